@@ -1,0 +1,135 @@
+package workloads
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Arrivals yields the due times of an open schedule: requests leave when due,
+// whatever is outstanding. Even arrivals are 1/rate apart, Poisson arrivals
+// exponentially so; under a profile both follow the integral of the rate.
+type Arrivals struct {
+	load  Load
+	rps   float64
+	rng   *rand.Rand
+	now   float64 // seconds
+	point int
+}
+
+// NewArrivals starts an open schedule of rps requests a second. rng is used
+// by Poisson arrivals only.
+func NewArrivals(l Load, rps float64, rng *rand.Rand) *Arrivals {
+	return &Arrivals{load: l, rps: rps, rng: rng}
+}
+
+// Next returns the next due time since the start; false when the profile has
+// ended at rate zero.
+func (a *Arrivals) Next() (time.Duration, bool) {
+	mass := 1.0
+	if a.load.Arrivals == "poisson" {
+		mass = a.rng.ExpFloat64()
+	}
+	for {
+		rate, end := a.segment()
+		if dt := mass / rate; a.now+dt <= end && rate > 0 {
+			a.now += dt
+			return time.Duration(math.Round(a.now * 1e9)), true
+		}
+		if math.IsInf(end, 1) {
+			return 0, false
+		}
+		mass -= rate * (end - a.now)
+		a.now = end
+		a.point++
+	}
+}
+
+// segment is the rate that holds now and the second at which it ends.
+func (a *Arrivals) segment() (rate, end float64) {
+	p := a.load.Profile
+	if len(p) == 0 {
+		return a.rps, math.Inf(1)
+	}
+	end = math.Inf(1)
+	if a.point+1 < len(p) {
+		end = p[a.point+1].At.Seconds()
+	}
+	return a.rps * p[a.point].Factor, end
+}
+
+// Recorded makes a profile of a recorded rate: rps[i] held during interval i.
+// Factors are relative to the mean, so that the trial's rate stays the mean.
+func Recorded(interval time.Duration, rps []float64) []RatePoint {
+	mean := 0.0
+	for _, r := range rps {
+		mean += r / float64(len(rps))
+	}
+	points := make([]RatePoint, len(rps))
+	for i, r := range rps {
+		points[i] = RatePoint{At: Duration(time.Duration(i) * interval), Factor: r / mean}
+	}
+	return points
+}
+
+// Connection paces one connection as wrk2 (commit 44a94c1) does: it has one
+// request outstanding; request k is due at start + k x interval and its
+// latency counts from there; after falling behind it sends at twice its pace
+// until it has caught up; timers have a resolution of one millisecond.
+type Connection struct {
+	start, interval time.Duration
+	done            int64 // requests completed
+	behind          bool
+	catchUpFrom     time.Duration
+	catchUpDone     int64
+}
+
+// NewConnections starts a wrk2 schedule of rps requests a second. It deals the
+// load's connections to its threads as wrk2 does: the
+// remainder of the integer division is dropped, each thread offers an equal
+// part of rps, connection i of a thread starts i x Stagger late.
+func NewConnections(l Load, rps float64) []*Connection {
+	each := l.Connections / l.Threads
+	interval := time.Duration(float64(time.Second) * float64(l.Threads*each) / rps)
+	var conns []*Connection
+	for range l.Threads {
+		for i := range each {
+			conns = append(conns, &Connection{start: time.Duration(i) * l.Stagger.Std(), interval: interval})
+		}
+	}
+	return conns
+}
+
+// Due is when the connection's next request is due, since the start.
+func (c *Connection) Due() time.Duration {
+	return c.start + time.Duration(c.done)*c.interval
+}
+
+// DueBefore counts the requests that are due before t.
+func (c *Connection) DueBefore(t time.Duration) int64 {
+	if t <= c.start {
+		return 0
+	}
+	return int64((t - c.start + c.interval - 1) / c.interval)
+}
+
+// SendAt is when the next request leaves if the connection is free at now.
+func (c *Connection) SendAt(now time.Duration) time.Duration {
+	at := c.Due()
+	if at > now {
+		c.behind = false
+	} else {
+		if !c.behind {
+			c.behind, c.catchUpFrom, c.catchUpDone = true, now, c.done
+		}
+		at = c.catchUpFrom + time.Duration(c.done-c.catchUpDone)*c.interval/2
+	}
+	if at <= now {
+		return now
+	}
+	wait := (at - now).Truncate(time.Millisecond) + time.Millisecond
+	return now + wait
+}
+
+// Done books the answer of the outstanding request.
+func (c *Connection) Done() { c.done++ }
