@@ -36,21 +36,30 @@ type Session interface {
 
 // Measurement is what one run measured, from the end of the warm-up on.
 type Measurement struct {
-	Latency *hdrhistogram.Histogram // µs from the moment a request was due, 1 µs to 1 h
-	// Requests by their fate; Offered is the sum of the others.
-	Offered, Answered, Failed, TimedOut, Unsent int64
-	OverRange                                   int64 // latencies beyond the histogram, counted in Answered too
-	OfferedRPS, AchievedRPS                     float64
-	InFlightMean                                float64 // time average of requests from due to done, for Little's law
-	LatencyMeanUs                               float64 // exact mean, beside the histogram's
-	Lateness                                    *hdrhistogram.Histogram
-	Windows                                     []CPUWindow           // one a control window of the measured time
-	Seen                                        []SeenShare           // requests that really went from group to group
-	Tables                                      []TimedTable          // every table applied, in order
-	Throttled                                   map[string]Throttling // by replica; absent = no quota
-	StepErrors                                  []string
-	Events                                      int64 // simulator only: events processed
-	Warnings                                    []string
+	// Latency in µs from the moment a request was due, 1 µs to 1 h; only
+	// answered requests that were due in the measured time are in it.
+	Latency       *hdrhistogram.Histogram
+	LatencyMeanUs float64 // exact mean of the same requests
+	OverRange     int64   // latencies beyond the histogram's range, counted in Answered too
+
+	// Requests due in the measured time by their fate; Offered is the sum of
+	// the others. CutOff were outstanding when the run ended, Unsent were due
+	// but had not left (their connection was busy).
+	Offered, Answered, Failed, TimedOut, CutOff, Unsent int64
+	OfferedRPS, AchievedRPS                             float64
+
+	// For Little's law: the time average of outstanding requests, the rate at
+	// which requests were answered and their mean time from leaving to answer.
+	OutstandingMean, CompletedRPS, ResponseMeanUs float64
+	Lateness                                      *hdrhistogram.Histogram // µs from due to sent of an idle generator; nil = cannot be late
+
+	Windows    []CPUWindow           // one a control window of the measured time
+	Seen       []SeenShare           // requests that really went from replica to replica
+	Tables     []TimedTable          // every table applied, in order
+	Throttled  map[string]Throttling // by replica; absent = no quota
+	StepErrors []string
+	Events     int64 // simulator only: events processed
+	Warnings   []string
 }
 
 // CPUWindow is the utilisation of each replica in one control window, as a
