@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"slices"
 	"time"
 
 	"heartbed/heart"
@@ -110,4 +111,14 @@ func (p Plan) Topology() heart.Topology {
 	t.Replicas = append(t.Replicas, p.Replicas...)
 	t.Calls = append(t.Calls, p.App.Calls()...)
 	return t
+}
+
+// StealsFrom says whether an antagonist takes cores of the node.
+func (p Plan) StealsFrom(node string) bool {
+	for _, a := range p.Antagonists {
+		if a.StealCores > 0 && slices.Contains(a.Nodes, node) {
+			return true
+		}
+	}
+	return false
 }

@@ -66,7 +66,7 @@ func (a Application) Calls() []heart.Call {
 	seen := map[heart.Call]bool{}
 	for _, c := range a.Components {
 		for _, s := range c.Steps {
-			for _, to := range slices.Concat(s.Call, slices.Sorted(maps.Keys(s.Choose))) {
+			for _, to := range slices.Concat(s.Call, SortedNames(s.Choose)) {
 				call := heart.Call{From: c.Name, To: to}
 				if !seen[call] {
 					seen[call] = true
@@ -76,4 +76,9 @@ func (a Application) Calls() []heart.Call {
 		}
 	}
 	return calls
+}
+
+// SortedNames lists the keys of a Choose in alphabetical order.
+func SortedNames(choose map[string]float64) []string {
+	return slices.Sorted(maps.Keys(choose))
 }

@@ -1,0 +1,169 @@
+package sim
+
+import "heartbed/workloads"
+
+// none marks the absence of a visit, request or station.
+const none int32 = -1
+
+// visit is one request at one component, from the moment its caller sent it
+// until the caller has the answer. Visits are reused.
+type visit struct {
+	parent  int32  // the visit that called; none = the client
+	request int32  // the client's request, for a visit without parent
+	version uint32 // of that request
+	replica int32
+	caller  int32 // the replica that called; none = the client
+	picked  pick
+	step    int32
+	pending int32 // calls not yet answered
+	work    float64
+	draws   uint64 // seed of this visit's random draws
+	drawn   uint64 // how many were made
+}
+
+func (w *world) newVisit() int32 {
+	if n := len(w.free); n > 0 {
+		v := w.free[n-1]
+		w.free = w.free[:n-1]
+		return v
+	}
+	w.visits = append(w.visits, visit{})
+	return int32(len(w.visits) - 1)
+}
+
+// begin is the arrival of a visit at its replica.
+func (w *world) begin(v int32) {
+	if w.plan.App.Server.HoldSlot {
+		s := w.stations[w.visits[v].replica]
+		if s.slots > 0 && s.held >= s.slots {
+			s.queue.push(v)
+			return
+		}
+		s.held++
+	}
+	w.advance(v)
+}
+
+// advance does the visit's next steps until one takes time, or answers.
+func (w *world) advance(v int32) {
+	for {
+		x := &w.visits[v]
+		prog := w.replicas[x.replica].component
+		if int(x.step) == len(prog.steps) {
+			w.reply(v)
+			return
+		}
+		i := x.step
+		x.step++
+		if mean := prog.steps[i].CPUMs; mean > 0 {
+			work := mean * 1e6 * w.service.factor(x)
+			w.submit(v, work)
+			return
+		}
+		if w.call(v, prog, i) {
+			return
+		}
+	}
+}
+
+// call makes the calls of step i; false when chance decided against them.
+func (w *world) call(v int32, prog *component, i int32) bool {
+	x := &w.visits[v]
+	if p := prog.steps[i].Probability; p > 0 && p < 1 && w.service.uniform(x) >= p {
+		return false
+	}
+	if odds := prog.odds[i]; odds != nil {
+		u, k := w.service.uniform(x), 0
+		for k < len(odds)-1 && u >= odds[k] {
+			u -= odds[k]
+			k++
+		}
+		w.callOne(v, prog.calls[i][k], i)
+		return true
+	}
+	for _, to := range prog.calls[i] {
+		w.callOne(v, to, i)
+	}
+	return true
+}
+
+// callOne sends a request from visit v's replica to a component.
+func (w *world) callOne(v, to, step int32) {
+	child := w.newVisit()
+	x := &w.visits[v]
+	x.pending++
+	p := w.router.pick(x.replica, to)
+	w.visits[child] = visit{
+		parent: v, request: none, replica: p.replica, caller: x.replica, picked: p,
+		draws: mix(x.draws, uint64(to)<<8|uint64(step)),
+	}
+	w.events.push(w.arrival(x.replica, p.replica, x.replica), arrive, child, 0)
+}
+
+// reply sends the visit's answer back.
+func (w *world) reply(v int32) {
+	x := &w.visits[v]
+	s := w.stations[x.replica]
+	s.done++
+	if w.plan.App.Server.HoldSlot {
+		s.held--
+		if s.queue.len() > 0 {
+			s.held++
+			defer w.advance(s.queue.pop())
+		}
+	}
+	if x.caller == none {
+		w.events.push(w.now+w.clientDelay(x.replica), answer, v, 0)
+		return
+	}
+	w.router.answered(w.replicas[x.caller].component.index, w.replicas[x.replica].component.index)
+	w.events.push(w.arrival(x.caller, x.replica, x.replica), answer, v, 0)
+}
+
+// answered is the arrival of a visit's answer at its caller.
+func (w *world) answered(v int32) {
+	x := w.visits[v]
+	w.free = append(w.free, v)
+	if x.parent == none {
+		w.client.answered(w, x.request, x.version)
+		return
+	}
+	w.router.release(x.caller, x.picked)
+	parent := &w.visits[x.parent]
+	parent.pending--
+	if parent.pending == 0 {
+		w.advance(x.parent)
+	}
+}
+
+// arrival is when a message between two replicas gets there: half a round
+// trip of the caller's link plus two sidecars. from is the sender, which is
+// the callee for an answer.
+func (w *world) arrival(caller, callee, from int32) int64 {
+	a, b := w.replicas[caller].node, w.replicas[callee].node
+	at := w.now + w.oneWay[a][b] + w.sidecar[a] + w.sidecar[b]
+	if w.plan.Network.Jitter == 0 {
+		return at
+	}
+	if from == callee {
+		a, b = b, a
+	}
+	at += int64(max(0, w.jitter.NormFloat64()*float64(w.plan.Network.Jitter)))
+	at = max(at, w.lastOn[a][b])
+	w.lastOn[a][b] = at
+	return at
+}
+
+// clientDelay is the time of a message between the client and an entry
+// replica: the client has no sidecar, and a gateway is one itself.
+func (w *world) clientDelay(replica int32) int64 {
+	return int64(w.plan.Entry.ClientRTT)/2 + w.sidecar[w.replicas[replica].node]
+}
+
+// choices lists a Choose in a fixed order.
+func choices(choose map[string]float64) (names []string, odds []float64) {
+	for _, name := range workloads.SortedNames(choose) {
+		names, odds = append(names, name), append(odds, choose[name])
+	}
+	return names, odds
+}
