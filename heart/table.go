@@ -56,36 +56,47 @@ type RoutingTable struct {
 
 // Validate reports every fault of the table against the topology, joined: an
 // unknown replica or group, a caller replica with no route or two, a callee
-// group of another component, a route whose weights are all zero.
+// group of another component, a route whose weights are all zero. It takes
+// time in proportion to the size of table and topology.
 func (rt RoutingTable) Validate(t Topology) error {
-	v := tableCheck{groups: map[string]Group{}, component: map[string]string{}, routed: map[string]int{}}
-	for _, r := range t.Replicas {
-		v.component[r.Name] = r.Component
-	}
+	v := newTableCheck(t, len(rt.Groups))
 	for _, g := range rt.Groups {
 		v.group(g)
 	}
 	for _, r := range rt.Routes {
 		v.route(r)
 	}
-	for _, c := range t.Calls {
-		for _, r := range t.Replicas {
-			if r.Component != c.From {
-				continue
-			}
-			if n := v.routed[r.Name+"\x00"+c.To]; n != 1 {
-				v.fault("replica %q has %d routes to %q, expected 1", r.Name, n, c.To)
-			}
-		}
-	}
+	v.coverage()
 	return errors.Join(v.errs...)
 }
 
 type tableCheck struct {
-	groups    map[string]Group
-	component map[string]string // replica -> component
-	routed    map[string]int    // caller replica + callee component -> routes
-	errs      []error
+	topology Topology
+	groups   map[string]Group
+	replica  map[string]int      // index in topology.Replicas
+	calls    map[string][]string // caller component -> callee components
+	routed   map[Call][]int      // call -> routes of each caller replica, by rank
+	rank     []int               // of each replica among those of its component
+	errs     []error
+}
+
+func newTableCheck(t Topology, groups int) *tableCheck {
+	v := &tableCheck{
+		topology: t, groups: make(map[string]Group, groups),
+		replica: make(map[string]int, len(t.Replicas)), calls: map[string][]string{}, routed: map[Call][]int{}, rank: make([]int, len(t.Replicas)),
+	}
+	size := map[string]int{}
+	for i, r := range t.Replicas {
+		v.replica[r.Name], v.rank[i] = i, size[r.Component]
+		size[r.Component]++
+	}
+	for _, c := range t.Calls {
+		if v.routed[c] == nil {
+			v.calls[c.From] = append(v.calls[c.From], c.To)
+			v.routed[c] = make([]int, size[c.From])
+		}
+	}
+	return v
 }
 
 func (v *tableCheck) fault(format string, args ...any) {
@@ -101,10 +112,10 @@ func (v *tableCheck) group(g Group) {
 		v.fault("group %q has no replica", g.Name)
 	}
 	for _, name := range g.Replicas {
-		switch c, known := v.component[name]; {
-		case !known:
+		i, known := v.replica[name]
+		if !known {
 			v.fault("group %q: replica %q is unknown", g.Name, name)
-		case c != g.Component:
+		} else if c := v.topology.Replicas[i].Component; c != g.Component {
 			v.fault("group %q of %q: replica %q belongs to %q", g.Name, g.Component, name, c)
 		}
 	}
@@ -115,8 +126,12 @@ func (v *tableCheck) route(r Route) {
 	if !known {
 		v.fault("route from %q to %q: caller group is unknown", r.From, r.To)
 	}
+	routed := v.routed[Call{From: from.Component, To: r.To}]
 	for _, name := range from.Replicas {
-		v.routed[name+"\x00"+r.To]++
+		i, known := v.replica[name]
+		if known && routed != nil && v.topology.Replicas[i].Component == from.Component {
+			routed[v.rank[i]]++
+		}
 	}
 	switch r.Balancer {
 	case Weighted, LeastRequest, PerConnection, RoundRobin:
@@ -135,5 +150,16 @@ func (v *tableCheck) route(r Route) {
 	}
 	if sum > 1<<32-1 {
 		v.fault("route from %q to %q: weights add up to %d, more than Envoy's limit of 2^32-1", r.From, r.To, sum)
+	}
+}
+
+// coverage finds the caller replicas that have no route or several.
+func (v *tableCheck) coverage() {
+	for i, r := range v.topology.Replicas {
+		for _, to := range v.calls[r.Component] {
+			if n := v.routed[Call{From: r.Component, To: to}][v.rank[i]]; n != 1 {
+				v.fault("replica %q has %d routes to %q, expected 1", r.Name, n, to)
+			}
+		}
 	}
 }

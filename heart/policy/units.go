@@ -1,0 +1,34 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+)
+
+// flowUnits is the whole a route or a component is divided into: shares are
+// integers of one ten-thousandth, so that the flow problems are exact.
+const flowUnits = 10_000
+
+// apportion divides total units in proportion to the amounts by the method of
+// largest remainder; of equal remainders the first wins. Amounts are not
+// negative and not all zero.
+func apportion(amounts []float64, total int64) []int64 {
+	sum := 0.0
+	for _, a := range amounts {
+		sum += a
+	}
+	units, order := make([]int64, len(amounts)), make([]int, len(amounts))
+	remainder := make([]float64, len(amounts))
+	rest := total
+	for i, a := range amounts {
+		exact := a / sum * float64(total)
+		units[i], order[i] = int64(exact), i
+		remainder[i] = exact - float64(units[i])
+		rest -= units[i]
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(remainder[j], remainder[i]) })
+	for _, i := range order[:rest] {
+		units[i]++
+	}
+	return units
+}
