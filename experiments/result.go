@@ -68,6 +68,7 @@ type Requests struct {
 	Answered int64 `json:"answered"`
 	Failed   int64 `json:"failed"`
 	TimedOut int64 `json:"timedOut"`
+	CutOff   int64 `json:"cutOff"` // outstanding when the run ended
 	Unsent   int64 `json:"unsent"`
 }
 

@@ -38,6 +38,9 @@ type Scenario struct {
 	Repetitions int         `yaml:"repetitions"`
 	Seed        uint64      `yaml:"seed"`
 	Thresholds  []Threshold `yaml:"thresholds,omitempty"`
+	// Quick marks a scenario that --quick cut down: fewer repetitions and
+	// shorter runs than the published experiment.
+	Quick bool `yaml:"quick,omitempty"`
 }
 
 // Provenance of a parameter set: nothing in it was tuned for one policy.

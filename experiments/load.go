@@ -1,0 +1,188 @@
+package experiments
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+//go:embed scenarios/*.yaml calibrations/*.yaml
+var embedded embed.FS
+
+// Names lists the embedded scenarios in alphabetical order. Calibrations are
+// no scenarios: they are only extended.
+func Names() []string {
+	paths, err := fs.Glob(embedded, "scenarios/*.yaml")
+	if err != nil {
+		panic(err) // the pattern is a constant
+	}
+	var names []string
+	for _, p := range paths {
+		names = append(names, strings.TrimSuffix(filepath.Base(p), ".yaml"))
+	}
+	return names
+}
+
+// Load reads a scenario by the name of an embedded one or by the path of a
+// file, resolves what it extends, fills in defaults and validates it. All
+// faults come back at once as Faults.
+func Load(nameOrPath string) (Scenario, error) {
+	doc, lines, err := resolve(nameOrPath, "", nil)
+	if err != nil {
+		return Scenario{}, err
+	}
+	var s Scenario
+	if err := doc.Decode(&s); err != nil {
+		return Scenario{}, fmt.Errorf("%w: decode %s: %w", ErrInput, nameOrPath, err)
+	}
+	s.Extends = ""
+	s.fillDefaults()
+	if err := s.Validate(); err != nil {
+		var faults Faults
+		if errors.As(err, &faults) {
+			return Scenario{}, locate(faults, lines, nameOrPath).err()
+		}
+		return Scenario{}, err
+	}
+	return s, nil
+}
+
+// Marshal writes the scenario as YAML that Load reads back to the same value.
+func (s Scenario) Marshal() ([]byte, error) {
+	var b bytes.Buffer
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	if err := enc.Encode(s); err != nil {
+		return nil, fmt.Errorf("write scenario %s: %w", s.Name, err)
+	}
+	return b.Bytes(), enc.Close()
+}
+
+// resolve reads a document, checks it against Scenario and lays it over the
+// one it extends. chain holds the documents that led here; dir is where a
+// relative path starts.
+func resolve(name, dir string, chain []string) (*yaml.Node, map[string]position, error) {
+	raw, file, err := read(name, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if slices.Contains(chain, file) {
+		return nil, nil, Faults{{File: file, Field: "extends", Problem: fmt.Sprintf("found a cycle %s, expected none", strings.Join(append(chain, file), " -> "))}}
+	}
+	doc, err := parse(file, raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := checker{file: file, lines: map[string]position{}}
+	c.check(doc, "", reflect.TypeFor[Scenario]())
+	if len(c.faults) > 0 {
+		return nil, nil, c.faults.err()
+	}
+	base := field(doc, "extends")
+	if base == nil || base.Value == "" {
+		return doc, c.lines, nil
+	}
+	under, lines, err := resolve(base.Value, filepath.Dir(file), append(chain, file))
+	if err != nil {
+		return nil, nil, err
+	}
+	for path, at := range c.lines {
+		lines[path] = at
+	}
+	return merge(under, doc), lines, nil
+}
+
+// read finds a document among the embedded ones or, when the name is not one
+// of theirs, on disk.
+func read(name, dir string) (raw []byte, file string, err error) {
+	for _, folder := range []string{"scenarios/", "calibrations/"} {
+		if raw, err := embedded.ReadFile(folder + name + ".yaml"); err == nil {
+			return raw, folder + name + ".yaml", nil
+		}
+	}
+	if ext := filepath.Ext(name); ext != ".yaml" && ext != ".yml" {
+		return nil, "", Faults{{Field: "scenario", Problem: fmt.Sprintf("found %q, expected one of %s or the path of a .yaml file", name, strings.Join(Names(), ", "))}}
+	}
+	file = name
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(dir, file)
+	}
+	raw, err = os.ReadFile(file)
+	if err != nil {
+		return nil, "", fmt.Errorf("%w: read scenario: %w", ErrInput, err)
+	}
+	return raw, file, nil
+}
+
+// parse gives the root of a file that holds exactly one YAML document.
+func parse(file string, raw []byte) (*yaml.Node, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	var doc, second yaml.Node
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil, Faults{{File: file, Problem: "found an empty file, expected a scenario"}}
+	case err != nil:
+		return nil, Faults{{File: file, Problem: err.Error()}}
+	}
+	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
+		return nil, Faults{{File: file, Line: second.Line, Problem: "found a second document, expected one a file"}}
+	}
+	return doc.Content[0], nil
+}
+
+// field gives the value of a key of a mapping, nil when it is not there.
+func field(n *yaml.Node, name string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// merge lays over on top of base: maps are merged key by key, everything else
+// is replaced. Base is changed and returned.
+func merge(base, over *yaml.Node) *yaml.Node {
+	if base.Kind != yaml.MappingNode || over.Kind != yaml.MappingNode {
+		return over
+	}
+	for i := 0; i+1 < len(over.Content); i += 2 {
+		key, value := over.Content[i], over.Content[i+1]
+		if old := field(base, key.Value); old != nil {
+			*old = *merge(old, value)
+		} else {
+			base.Content = append(base.Content, key, value)
+		}
+	}
+	return base
+}
+
+// locate gives each fault the line of its field or, when the field is not in
+// the file, of the nearest field around it.
+func locate(faults Faults, lines map[string]position, file string) Faults {
+	for i, f := range faults {
+		faults[i].File = file
+		for path := f.Field; path != ""; path = parent(path) {
+			if at, known := lines[path]; known {
+				faults[i].File, faults[i].Line = at.file, at.line
+				break
+			}
+		}
+	}
+	return faults
+}
+
+// parent cuts the last name or index off a path.
+func parent(path string) string {
+	return path[:max(0, strings.LastIndexAny(path, ".["))]
+}
