@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -34,25 +35,39 @@ func Names() []string {
 }
 
 // Load reads a scenario by the name of an embedded one or by the path of a
-// file, resolves what it extends, fills in defaults and validates it. All
-// faults come back at once as Faults.
+// .yaml file, resolves what it extends, fills in defaults and validates it.
+// All faults come back at once as Faults.
 func Load(nameOrPath string) (Scenario, error) {
-	doc, lines, err := resolve(nameOrPath, "", nil)
+	raw, file, err := find(nameOrPath, "")
+	if err != nil {
+		return Scenario{}, err
+	}
+	return load(raw, file)
+}
+
+// LoadFile is Load for a file, whatever it is called.
+func LoadFile(path string) (Scenario, error) {
+	raw, err := readFile(path)
+	if err != nil {
+		return Scenario{}, err
+	}
+	return load(raw, path)
+}
+
+func load(raw []byte, file string) (Scenario, error) {
+	doc, lines, err := resolve(raw, file, nil)
 	if err != nil {
 		return Scenario{}, err
 	}
 	var s Scenario
 	if err := doc.Decode(&s); err != nil {
-		return Scenario{}, fmt.Errorf("%w: decode %s: %w", ErrInput, nameOrPath, err)
+		return Scenario{}, fmt.Errorf("%w: decode %s: %w", ErrInput, file, err)
 	}
 	s.Extends = ""
 	s.fillDefaults()
-	if err := s.Validate(); err != nil {
-		var faults Faults
-		if errors.As(err, &faults) {
-			return Scenario{}, locate(faults, lines, nameOrPath).err()
-		}
-		return Scenario{}, err
+	var faults Faults
+	if err := s.Validate(); errors.As(err, &faults) {
+		return Scenario{}, locate(faults, lines, file).err()
 	}
 	return s, nil
 }
@@ -68,14 +83,9 @@ func (s Scenario) Marshal() ([]byte, error) {
 	return b.Bytes(), enc.Close()
 }
 
-// resolve reads a document, checks it against Scenario and lays it over the
-// one it extends. chain holds the documents that led here; dir is where a
-// relative path starts.
-func resolve(name, dir string, chain []string) (*yaml.Node, map[string]position, error) {
-	raw, file, err := read(name, dir)
-	if err != nil {
-		return nil, nil, err
-	}
+// resolve checks a document against Scenario and lays it over the one it
+// extends. chain holds the files that led here.
+func resolve(raw []byte, file string, chain []string) (*yaml.Node, map[string]position, error) {
 	if slices.Contains(chain, file) {
 		return nil, nil, Faults{{File: file, Field: "extends", Problem: fmt.Sprintf("found a cycle %s, expected none", strings.Join(append(chain, file), " -> "))}}
 	}
@@ -88,23 +98,25 @@ func resolve(name, dir string, chain []string) (*yaml.Node, map[string]position,
 	if len(c.faults) > 0 {
 		return nil, nil, c.faults.err()
 	}
-	base := field(doc, "extends")
-	if base == nil || base.Value == "" {
+	extends := field(doc, "extends")
+	if extends == nil || extends.Value == "" {
 		return doc, c.lines, nil
 	}
-	under, lines, err := resolve(base.Value, filepath.Dir(file), append(chain, file))
+	raw, base, err := find(extends.Value, filepath.Dir(file))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s:%d: extends: %w", file, extends.Line, err)
+	}
+	under, lines, err := resolve(raw, base, append(chain, file))
 	if err != nil {
 		return nil, nil, err
 	}
-	for path, at := range c.lines {
-		lines[path] = at
-	}
+	maps.Copy(lines, c.lines)
 	return merge(under, doc), lines, nil
 }
 
-// read finds a document among the embedded ones or, when the name is not one
-// of theirs, on disk.
-func read(name, dir string) (raw []byte, file string, err error) {
+// find reads a document by the name of an embedded one or by the path of a
+// file, relative to dir.
+func find(name, dir string) (raw []byte, file string, err error) {
 	for _, folder := range []string{"scenarios/", "calibrations/"} {
 		if raw, err := embedded.ReadFile(folder + name + ".yaml"); err == nil {
 			return raw, folder + name + ".yaml", nil
@@ -113,15 +125,19 @@ func read(name, dir string) (raw []byte, file string, err error) {
 	if ext := filepath.Ext(name); ext != ".yaml" && ext != ".yml" {
 		return nil, "", Faults{{Field: "scenario", Problem: fmt.Sprintf("found %q, expected one of %s or the path of a .yaml file", name, strings.Join(Names(), ", "))}}
 	}
-	file = name
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(dir, file)
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(dir, name)
 	}
-	raw, err = os.ReadFile(file)
+	raw, err = readFile(name)
+	return raw, name, err
+}
+
+func readFile(path string) ([]byte, error) {
+	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, "", fmt.Errorf("%w: read scenario: %w", ErrInput, err)
+		return nil, fmt.Errorf("%w: read scenario: %w", ErrInput, err)
 	}
-	return raw, file, nil
+	return raw, nil
 }
 
 // parse gives the root of a file that holds exactly one YAML document.

@@ -57,6 +57,14 @@ type Outcome struct {
 	Warnings []string // about the folder, not about one result
 }
 
+// Failure sums up the trials that ended with an error; nil when none did.
+func (o Outcome) Failure() error {
+	if o.Failed == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d trials failed; their results say why", o.Failed, len(o.Results))
+}
+
 // Run runs the trials that the folder does not hold yet and appends their
 // results in the order of the trials. A failed trial is a result; Run fails
 // only when results cannot be kept or when ctx ends. Then what has been

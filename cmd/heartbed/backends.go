@@ -1,0 +1,36 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+
+	"heartbed/experiments"
+	"heartbed/testbed"
+	"heartbed/testbed/sim"
+)
+
+// backends are the places that can run a scenario. A backend is known to the
+// program by its line here and nowhere else.
+var backends = map[string]place{
+	"sim": {sim.Backend{}, "time, CPU and network are simulated, exact to repeat", runtime.GOMAXPROCS(0)},
+}
+
+// place is a backend with what the command line must know of it.
+type place struct {
+	testbed.Backend
+	summary string
+	workers int // trials at the same time that do not disturb each other
+}
+
+func backendNames() []string { return slices.Sorted(maps.Keys(backends)) }
+
+func lookupBackend(name string) (place, error) {
+	b, known := backends[name]
+	if !known {
+		return place{}, experiments.Faults{{Field: "backend", Problem: fmt.Sprintf("found %q, expected one of %s", name, strings.Join(backendNames(), ", "))}}
+	}
+	return b, nil
+}

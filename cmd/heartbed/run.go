@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"heartbed/experiments"
+)
+
+// runFlags are the flags of "run"; each has the name of its field.
+type runFlags struct {
+	scenario, file, backend, out string
+	apps, policies               []string
+	rps                          []float64
+	reps, workers                int
+	seed                         uint64
+	duration, warmup             time.Duration
+	quick                        bool
+}
+
+func runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run a scenario and write its report",
+		Long: `Runs the trials of a scenario that the result folder does not hold yet, appends
+their results and writes the report. A run that was interrupted goes on where
+it stopped when the same command is given again.`,
+		Example: `  heartbed run --scenario A
+  heartbed run --scenario LAN --app dag --policy heart,lata --rps 200,400 --reps 6
+  heartbed run --file mine.yaml --out out/mine --quick`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.scenario, "scenario", "", "scenario by name, see 'heartbed scenarios list'")
+	flags.StringVar(&f.file, "file", "", "scenario of your own, a YAML file")
+	flags.StringSliceVar(&f.apps, "app", nil, "applications of the scenario (default all)")
+	flags.StringVar(&f.backend, "backend", "sim", "where to run, see 'heartbed doctor'")
+	flags.StringSliceVar(&f.policies, "policy", nil, "methods of the scenario or policies, or all (default the scenario's compare)")
+	flags.Float64SliceVar(&f.rps, "rps", nil, "requests a second, may be fractional (default each app's own)")
+	flags.IntVar(&f.reps, "reps", 0, "repetitions, each with a seed of its own (default the scenario's)")
+	flags.Uint64Var(&f.seed, "seed", 0, "seed of the first repetition (default the scenario's)")
+	flags.DurationVar(&f.duration, "duration", 0, "measured time of a trial (default the scenario's)")
+	flags.DurationVar(&f.warmup, "warmup", 0, "load before the measured time (default the scenario's)")
+	flags.StringVar(&f.out, "out", "", "result folder (default out/<scenario>-<backend>)")
+	flags.BoolVar(&f.quick, "quick", false, "at most 2 repetitions and a quarter of the measured time, for a first look")
+	flags.IntVar(&f.workers, "workers", 0, "trials at the same time (default what the backend bears)")
+	return cmd
+}
+
+func (f *runFlags) run(cmd *cobra.Command) error {
+	if (f.scenario == "") == (f.file == "") {
+		return fmt.Errorf("%w: give either --scenario or --file", errUsage)
+	}
+	if f.workers < 0 {
+		return fmt.Errorf("%w: --workers is %d, expected 1 or more", errUsage, f.workers)
+	}
+	job, err := f.job(cmd)
+	if err != nil {
+		return err
+	}
+	return job.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+}
+
+// job is a run whose input is known to be good.
+type job struct {
+	experiment *experiments.Experiment
+	place      place
+	dir        string
+	workers    int
+}
+
+// job reads and checks all that the flags name.
+func (f *runFlags) job(cmd *cobra.Command) (job, error) {
+	sel := experiments.Selection{Apps: f.apps, Methods: f.policies, RPS: f.rps, Repetitions: f.reps, Quick: f.quick}
+	changed := cmd.Flags().Changed
+	if changed("reps") && f.reps < 1 {
+		return job{}, fmt.Errorf("%w: --reps is %d, expected 1 or more", errUsage, f.reps)
+	}
+	if changed("seed") {
+		sel.Seed = &f.seed
+	}
+	if changed("duration") {
+		sel.Duration = &f.duration
+	}
+	if changed("warmup") {
+		sel.Warmup = &f.warmup
+	}
+	place, placeErr := lookupBackend(f.backend)
+	scenario, err := load(f.scenario, f.file)
+	if err := errors.Join(placeErr, err); err != nil {
+		return job{}, err
+	}
+	experiment, err := scenario.Experiment(sel, f.backend)
+	if err != nil {
+		return job{}, err
+	}
+	j := job{experiment: experiment, place: place, dir: f.out, workers: f.workers}
+	if j.dir == "" {
+		j.dir = filepath.Join("out", scenario.Name+"-"+f.backend)
+	}
+	if j.workers == 0 {
+		j.workers = place.workers
+	}
+	return j, nil
+}
+
+// load reads the scenario of --scenario or --file.
+func load(name, file string) (experiments.Scenario, error) {
+	if file == "" {
+		return experiments.Load(name)
+	}
+	return experiments.LoadFile(file)
+}
+
+// run measures what is missing, writes the report and says how it went.
+func (j job) run(ctx context.Context, stdout, stderr io.Writer) error {
+	if err := j.measure(ctx, stderr); err != nil && !errors.Is(err, errThreshold) {
+		return err
+	} else if reportErr := report(j.dir, stdout); reportErr != nil {
+		return reportErr
+	} else {
+		return err
+	}
+}
+
+// measure runs the trials. Only a missed threshold leaves results that are
+// worth a report beside an error.
+func (j job) measure(ctx context.Context, stderr io.Writer) error {
+	if err := j.place.Check(ctx); err != nil {
+		return fmt.Errorf("backend %s: %w (see 'heartbed doctor')", j.experiment.Backend, err)
+	}
+	p := newProgress(stderr, len(j.experiment.Trials), time.Now)
+	outcome, err := j.experiment.Run(ctx, j.place, experiments.Options{
+		Dir: j.dir, Workers: j.workers, Now: time.Now,
+		Env:      experiments.ReadEnv(os.Args, time.Now()),
+		OnResult: p.result,
+	})
+	p.end()
+	for _, w := range outcome.Warnings {
+		fmt.Fprintf(stderr, "warning: %s\n", w)
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("interrupted after %d of %d trials, which are kept in %s; the same command goes on from there: %w",
+			len(outcome.Results), len(j.experiment.Trials), j.dir, err)
+	case err != nil:
+		return err
+	}
+	for _, m := range outcome.Missed {
+		fmt.Fprintf(stderr, "threshold missed: %s\n", m)
+	}
+	if len(outcome.Missed) > 0 {
+		return fmt.Errorf("%w: %d of the scenario's thresholds", errThreshold, len(outcome.Missed))
+	}
+	return outcome.Failure()
+}
