@@ -52,9 +52,9 @@ type GroupTrace struct {
 type PairTrace struct {
 	From     string     `json:"from"`
 	To       string     `json:"to"`
-	High     []LinkName `json:"high"` // the slow cluster of k-means
-	Removed  []LinkName `json:"removed"`
-	Restored []LinkName `json:"restored"`
+	High     []LinkName `json:"high"`     // the slow cluster of k-means, slowest first
+	Removed  []LinkName `json:"removed"`  // those of them that carry nothing
+	Restored []LinkName `json:"restored"` // those that were removed and had to come back
 	Feasible bool       `json:"feasible"` // the flow over the unfiltered links carries all demand
 	CostMs   float64    `json:"costMs"`   // mean round-trip time a request, ms
 }

@@ -32,3 +32,19 @@ func apportion(amounts []float64, total int64) []int64 {
 	}
 	return units
 }
+
+// apportionAll is apportion with at least one unit for everyone, taken from
+// the largest: a group without traffic would never be measured again, and a
+// caller without supply would have no route. The total is no less than the
+// number of amounts.
+func apportionAll(amounts []float64, total int64) []int64 {
+	units := apportion(amounts, total)
+	for i := range units {
+		if units[i] == 0 {
+			largest := slices.Index(units, slices.Max(units))
+			units[i]++
+			units[largest]--
+		}
+	}
+	return units
+}
