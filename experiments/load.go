@@ -74,13 +74,31 @@ func load(raw []byte, file string) (Scenario, error) {
 
 // Marshal writes the scenario as YAML that Load reads back to the same value.
 func (s Scenario) Marshal() ([]byte, error) {
+	var doc yaml.Node
+	if err := doc.Encode(s); err != nil {
+		return nil, fmt.Errorf("write scenario %s: %w", s.Name, err)
+	}
+	compact(&doc)
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
-	if err := enc.Encode(s); err != nil {
+	if err := errors.Join(enc.Encode(&doc), enc.Close()); err != nil {
 		return nil, fmt.Errorf("write scenario %s: %w", s.Name, err)
 	}
-	return b.Bytes(), enc.Close()
+	return b.Bytes(), nil
+}
+
+// compact puts lists and fields that hold only plain values on one line each,
+// as a person would write them; lists of sentences stay one a line.
+func compact(n *yaml.Node) {
+	plain := true
+	for _, c := range n.Content {
+		compact(c)
+		plain = plain && c.Kind == yaml.ScalarNode && len(c.Value) < 30
+	}
+	if plain && len(n.Content) > 0 {
+		n.Style = yaml.FlowStyle
+	}
 }
 
 // resolve checks a document against Scenario and lays it over the one it
@@ -98,10 +116,11 @@ func resolve(raw []byte, file string, chain []string) (*yaml.Node, map[string]po
 	if len(c.faults) > 0 {
 		return nil, nil, c.faults.err()
 	}
-	extends := field(doc, "extends")
-	if extends == nil || extends.Value == "" {
+	at := keyIndex(doc, "extends")
+	if at < 0 || doc.Content[at+1].Value == "" {
 		return doc, c.lines, nil
 	}
+	extends := doc.Content[at+1]
 	raw, base, err := find(extends.Value, filepath.Dir(file))
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s:%d: extends: %w", file, extends.Line, err)
@@ -156,27 +175,33 @@ func parse(file string, raw []byte) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// field gives the value of a key of a mapping, nil when it is not there.
-func field(n *yaml.Node, name string) *yaml.Node {
+// keyIndex gives the position of a key in the content of a mapping, -1 when
+// it is not there; its value follows.
+func keyIndex(n *yaml.Node, name string) int {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == name {
-			return n.Content[i+1]
+			return i
 		}
 	}
-	return nil
+	return -1
 }
 
-// merge lays over on top of base: maps are merged key by key, everything else
-// is replaced. Base is changed and returned.
+// merge lays over on top of base: maps are merged key by key, where null takes
+// a key out; everything else is replaced. Both may be changed.
 func merge(base, over *yaml.Node) *yaml.Node {
 	if base.Kind != yaml.MappingNode || over.Kind != yaml.MappingNode {
 		return over
 	}
 	for i := 0; i+1 < len(over.Content); i += 2 {
 		key, value := over.Content[i], over.Content[i+1]
-		if old := field(base, key.Value); old != nil {
-			*old = *merge(old, value)
-		} else {
+		at := keyIndex(base, key.Value)
+		switch {
+		case value.Tag == "!!null" && at >= 0:
+			base.Content = slices.Delete(base.Content, at, at+2)
+		case value.Tag == "!!null":
+		case at >= 0:
+			base.Content[at+1] = merge(base.Content[at+1], value)
+		default:
 			base.Content = append(base.Content, key, value)
 		}
 	}

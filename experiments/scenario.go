@@ -12,7 +12,8 @@ type Scenario struct {
 	Name  string `yaml:"name"`
 	Title string `yaml:"title"`
 	// Extends names an embedded scenario or calibration whose fields hold
-	// where this file is silent. Maps are merged, lists are replaced.
+	// where this file is silent. Maps are merged, where null takes an entry out;
+	// lists are replaced.
 	Extends string `yaml:"extends,omitempty"`
 	// Provenance says where the parameters come from.
 	Provenance Provenance `yaml:"provenance,omitempty"`

@@ -1,0 +1,46 @@
+# One line a recipe; what is done is in the commands.
+SCENARIO ?= A
+BACKEND ?= sim
+OUT ?= out/$(SCENARIO)-$(BACKEND)
+STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.DEFAULT_GOAL := help
+.PHONY: help check format vet lint race test bench experiment reproduce report doctor clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+
+check: format vet lint race ## all that CI checks: format, vet, staticcheck, tests with the race detector
+
+format:
+	@test -z "$$(gofmt -l . | tee /dev/stderr)"
+
+vet:
+	go vet ./...
+
+lint:
+	$(STATICCHECK) ./...
+
+race:
+	go test -race -short ./...
+
+test: ## run all tests
+	go test ./...
+
+bench: ## measure speed, against LEMON where it is installed (Debian: liblemon-dev)
+	go run ./bench
+
+experiment: ## run a scenario and write its report: SCENARIO=A [BACKEND=sim]
+	go run ./cmd/heartbed run --scenario $(SCENARIO) --backend $(BACKEND) --out $(OUT)
+
+reproduce: ## run everything the papers report into one report
+	go run ./cmd/heartbed reproduce --out out/reproduce
+
+report: ## write the report of a run again: SCENARIO=A [BACKEND=sim]
+	go run ./cmd/heartbed report $(OUT)
+
+doctor: ## say what each backend needs and lacks here
+	go run ./cmd/heartbed doctor
+
+clean: ## remove results
+	rm -rf out
