@@ -11,6 +11,7 @@ import (
 type atpm struct {
 	alpha         alphaRule
 	off           bool // equal shares by replica
+	entryEqual    bool // the same for callers that nobody calls
 	byReplica     bool // share in proportion to n/E rather than 1/E
 	coldByReplica bool
 	limits        bool
@@ -85,7 +86,7 @@ func (a atpm) predict(c component, o heart.Observation, memory map[string]trend)
 			p.trace[i].EWMA = fill
 		}
 	}
-	a.share(&p)
+	a.share(&p, a.off || a.entryEqual && c.calls && !c.called)
 	if a.maxChange > 0 && known {
 		a.cap(&p)
 	}
@@ -96,15 +97,17 @@ func (a atpm) predict(c component, o heart.Observation, memory map[string]trend)
 }
 
 // share sets the shares in proportion to n/E, or equal if no E is known.
-func (a atpm) share(p *prediction) {
+// Callers that nobody calls get what comes from outside, which knows no E:
+// equal shares by replica.
+func (a atpm) share(p *prediction, equal bool) {
 	sum := 0.0
 	for i, t := range p.trace {
+		cold := t.EWMA == 0
 		weight := 1.0
-		cold := a.off || t.EWMA == 0
-		if cold && (a.off || a.coldByReplica) || !cold && a.byReplica {
+		if equal || cold && a.coldByReplica || !cold && a.byReplica {
 			weight = float64(t.Replicas)
 		}
-		if !cold {
+		if !equal && !cold {
 			weight /= t.EWMA
 		}
 		p.shares[i] = weight

@@ -46,7 +46,6 @@ type heartPolicy struct {
 	atpm   atpm
 	filter linkFilter
 
-	entryEqual bool
 	units      int64
 	traceLinks int
 
@@ -65,13 +64,13 @@ func newHeart(v Values) (heart.Policy, error) {
 			byReplica:     v.OneOf("shares", "replicas", "groups") == "replicas",
 			coldByReplica: v.OneOf("cold", "groups", "replicas") == "replicas",
 			limits:        v.On("limits"),
+			entryEqual:    v.OneOf("entry", "equal", "atpm") == "equal",
 			maxChange:     v.Float("max-change", 0, 1),
 		},
 		filter: linkFilter{
 			on: v.On("filter"), few: v.Float("few", 0, 1),
 			skip: v.OneOf("many", "stop", "skip") == "skip", minGapUs: v.Float("min-gap", 0, 1e9) * 1000,
 		},
-		entryEqual: v.OneOf("entry", "equal", "atpm") == "equal",
 		units:      int64(v.Int("units", 1, 1_000_000)),
 		traceLinks: v.Int("trace-links", 0, 100_000_000),
 	}
@@ -141,18 +140,16 @@ func (h *heartPolicy) problems(l layout, predictions []prediction, delay delays)
 		// So that rounding never moves a share by more than about 1 %.
 		total = max(total, 100*int64(len(c.groups)))
 	}
-	demands := make([][]int64, len(l.components))
+	units := make([][]int64, len(l.components))
 	for c := range l.components {
-		demands[c] = apportionAll(predictions[c].shares, total)
+		units[c] = apportionAll(predictions[c].shares, total)
 	}
 	problems := make([]*transport, len(l.calls))
 	for k, c := range l.calls {
 		from, to := l.components[c.from], l.components[c.to]
-		supply := demands[c.from]
-		if !from.called && h.entryEqual {
-			supply = apportionAll(sizes(from), total)
+		problems[k] = &transport{
+			from: from, to: to, supply: units[c.from], demand: units[c.to], delay: delay, traceLinks: h.traceLinks,
 		}
-		problems[k] = &transport{from: from, to: to, supply: supply, demand: demands[c.to], delay: delay, traceLinks: h.traceLinks}
 	}
 	return problems
 }
@@ -180,13 +177,4 @@ func (h *heartPolicy) remember(l layout, predictions []prediction) {
 			h.memory[l.components[c].groups[g].name] = memory
 		}
 	}
-}
-
-// sizes are the numbers of replicas of the groups.
-func sizes(c component) []float64 {
-	n := make([]float64, len(c.groups))
-	for i, g := range c.groups {
-		n[i] = float64(len(g.replicas))
-	}
-	return n
 }

@@ -23,6 +23,7 @@ type component struct {
 	replicas []string // in the order of groups
 	index    []int32  // of each in topology.Replicas
 	groups   []group
+	calls    bool // it calls some component
 	called   bool // some component calls it
 }
 
@@ -62,7 +63,7 @@ func newLayout(t heart.Topology) (layout, error) {
 		}
 		callSeen[call{from, to}] = true
 		l.calls = append(l.calls, call{from, to})
-		l.components[to].called = true
+		l.components[from].calls, l.components[to].called = true, true
 	}
 	if !sound || !squareRTT(t) {
 		return layout{}, fmt.Errorf("topology: %w", t.Validate())
