@@ -79,7 +79,10 @@ func (c *checker) leaf(n *yaml.Node, path string, t reflect.Type) {
 		return
 	}
 	err := n.Decode(reflect.New(t).Interface())
+	whole := t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64 && !custom
 	switch {
+	case err == nil && whole && n.Tag != "!!int": // the decoder would cut 2.5 to 2
+		c.fault(n, path, "found %s, expected %s", describe(n), expected(t))
 	case err == nil:
 	case custom: // its text says what was found and what is expected
 		text := strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n  ")
@@ -114,25 +117,31 @@ func (c *checker) mapping(n *yaml.Node, path string, t reflect.Type) {
 	})
 }
 
-// pairs calls each for every key of a mapping that occurs once.
+// pairs calls each for every key of a mapping. Keys that are no plain name or
+// come a second time are reported and taken out, because they would keep the
+// decoder from reading the rest.
 func (c *checker) pairs(n *yaml.Node, path string, each func(key, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		c.fault(n, path, "found %s, expected fields with values", describe(n))
 		return
 	}
-	seen := map[string]int{}
+	first := map[string]int{} // line
+	var kept []*yaml.Node
 	for i := 0; i < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
+		line, twice := first[key.Value]
 		switch {
 		case key.Kind != yaml.ScalarNode || key.Tag == "!!merge":
 			c.fault(key, path, "found a key that is no plain name, expected a name")
-		case seen[key.Value] > 0:
-			c.fault(key, join(path, key.Value), "found twice (first on line %d), expected once", seen[key.Value])
+		case twice:
+			c.fault(key, join(path, key.Value), "found twice (first on line %d), expected once", line)
 		default:
-			seen[key.Value] = key.Line
+			first[key.Value] = key.Line
+			kept = append(kept, key, value)
 			each(key, value)
 		}
 	}
+	n.Content = kept
 }
 
 func (c *checker) sequence(n *yaml.Node, path string, t reflect.Type) {

@@ -55,18 +55,35 @@ func (fs *Faults) add(field, format string, args ...any) {
 	*fs = append(*fs, Fault{Field: field, Problem: fmt.Sprintf(format, args...)})
 }
 
-// addErr appends the faults that another package joined into err.
-func (fs *Faults) addErr(field string, err error) {
+// addErr appends the faults that another package joined into err. Where a text
+// begins with a path, as in "threads: found 0", the path becomes part of the
+// field; prefix is cut off before.
+func (fs *Faults) addErr(field, prefix string, err error) {
 	if err == nil {
 		return
 	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
-			fs.addErr(field, e)
+			fs.addErr(field, prefix, e)
 		}
 		return
 	}
-	fs.add(field, "%v", err)
+	text := strings.TrimPrefix(err.Error(), prefix)
+	if path, problem, cut := strings.Cut(text, ": "); cut && !strings.ContainsAny(path, " \"") {
+		field, text = join(field, path), problem
+	}
+	fs.add(field, "%s", text)
+}
+
+// without drops the faults that another one explains: those of a field that is
+// faulty already or lies within a faulty one.
+func (fs Faults) without(explained Faults) Faults {
+	return slices.DeleteFunc(fs, func(f Fault) bool {
+		return slices.ContainsFunc(explained, func(e Fault) bool {
+			rest, within := strings.CutPrefix(f.Field, e.Field)
+			return e.Field != "" && within && (rest == "" || rest[0] == '.' || rest[0] == '[')
+		})
+	})
 }
 
 // err gives the faults in the order of the files, nil when there are none.

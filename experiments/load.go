@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -55,19 +54,24 @@ func LoadFile(path string) (Scenario, error) {
 }
 
 func load(raw []byte, file string) (Scenario, error) {
-	doc, lines, err := resolve(raw, file, nil)
+	c := &checker{lines: map[string]position{}}
+	doc, err := c.resolve(raw, file, nil)
 	if err != nil {
 		return Scenario{}, err
 	}
 	var s Scenario
-	if err := doc.Decode(&s); err != nil {
+	// What the decoder objects to, the checker has named already; the rest is
+	// read, so that faulty values are found in the same pass.
+	if err := doc.Decode(&s); err != nil && len(c.faults) == 0 {
 		return Scenario{}, fmt.Errorf("%w: decode %s: %w", ErrInput, file, err)
 	}
 	s.Extends = ""
 	s.fillDefaults()
-	var faults Faults
-	if err := s.Validate(); errors.As(err, &faults) {
-		return Scenario{}, locate(faults, lines, file).err()
+	var values Faults
+	errors.As(s.Validate(), &values)
+	faults := append(c.faults, locate(values.without(c.faults), c.lines, file)...)
+	if err := faults.err(); err != nil {
+		return Scenario{}, err
 	}
 	return s, nil
 }
@@ -102,35 +106,33 @@ func compact(n *yaml.Node) {
 }
 
 // resolve checks a document against Scenario and lays it over the one it
-// extends. chain holds the files that led here.
-func resolve(raw []byte, file string, chain []string) (*yaml.Node, map[string]position, error) {
+// extends. chain holds the files that led here. Faults of fields are collected;
+// the error is of a document that cannot be read at all.
+func (c *checker) resolve(raw []byte, file string, chain []string) (*yaml.Node, error) {
 	if slices.Contains(chain, file) {
-		return nil, nil, Faults{{File: file, Field: "extends", Problem: fmt.Sprintf("found a cycle %s, expected none", strings.Join(append(chain, file), " -> "))}}
+		return nil, Faults{{File: file, Field: "extends", Problem: fmt.Sprintf("found a cycle %s, expected none", strings.Join(append(chain, file), " -> "))}}
 	}
 	doc, err := parse(file, raw)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	c := checker{file: file, lines: map[string]position{}}
-	c.check(doc, "", reflect.TypeFor[Scenario]())
-	if len(c.faults) > 0 {
-		return nil, nil, c.faults.err()
+	var base *yaml.Node
+	if at := keyIndex(doc, "extends"); at >= 0 && doc.Content[at+1].Value != "" {
+		extends := doc.Content[at+1]
+		raw, from, err := find(extends.Value, filepath.Dir(file))
+		if err != nil {
+			return nil, Faults{{File: file, Line: extends.Line, Field: "extends", Problem: err.Error()}}
+		}
+		if base, err = c.resolve(raw, from, append(chain, file)); err != nil {
+			return nil, err
+		}
 	}
-	at := keyIndex(doc, "extends")
-	if at < 0 || doc.Content[at+1].Value == "" {
-		return doc, c.lines, nil
+	c.file = file
+	c.check(doc, "", reflect.TypeFor[Scenario]()) // after its base, whose lines it overrides
+	if base == nil {
+		return doc, nil
 	}
-	extends := doc.Content[at+1]
-	raw, base, err := find(extends.Value, filepath.Dir(file))
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s:%d: extends: %w", file, extends.Line, err)
-	}
-	under, lines, err := resolve(raw, base, append(chain, file))
-	if err != nil {
-		return nil, nil, err
-	}
-	maps.Copy(lines, c.lines)
-	return merge(under, doc), lines, nil
+	return merge(base, doc), nil
 }
 
 // find reads a document by the name of an embedded one or by the path of a
@@ -142,7 +144,7 @@ func find(name, dir string) (raw []byte, file string, err error) {
 		}
 	}
 	if ext := filepath.Ext(name); ext != ".yaml" && ext != ".yml" {
-		return nil, "", Faults{{Field: "scenario", Problem: fmt.Sprintf("found %q, expected one of %s or the path of a .yaml file", name, strings.Join(Names(), ", "))}}
+		return nil, "", Faults{{Problem: fmt.Sprintf("found scenario %q, expected one of %s or the path of a .yaml file", name, strings.Join(Names(), ", "))}}
 	}
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(dir, name)
@@ -154,7 +156,7 @@ func find(name, dir string) (raw []byte, file string, err error) {
 func readFile(path string) ([]byte, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w: read scenario: %w", ErrInput, err)
+		return nil, Faults{{Problem: fmt.Sprintf("cannot read the scenario: %v", err)}}
 	}
 	return raw, nil
 }
@@ -171,6 +173,9 @@ func parse(file string, raw []byte) (*yaml.Node, error) {
 	}
 	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
 		return nil, Faults{{File: file, Line: second.Line, Problem: "found a second document, expected one a file"}}
+	}
+	if root := doc.Content[0]; root.Kind != yaml.MappingNode {
+		return nil, Faults{{File: file, Line: root.Line, Problem: fmt.Sprintf("found %s, expected fields with values", describe(root))}}
 	}
 	return doc.Content[0], nil
 }
@@ -209,7 +214,7 @@ func merge(base, over *yaml.Node) *yaml.Node {
 }
 
 // locate gives each fault the line of its field or, when the field is not in
-// the file, of the nearest field around it.
+// a file, of the nearest field around it.
 func locate(faults Faults, lines map[string]position, file string) Faults {
 	for i, f := range faults {
 		faults[i].File = file

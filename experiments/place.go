@@ -1,9 +1,11 @@
 package experiments
 
 import (
+	"cmp"
 	"fmt"
 
 	"heartbed/heart"
+	"heartbed/heart/placement"
 	"heartbed/workloads"
 )
 
@@ -11,30 +13,35 @@ import (
 type placed struct {
 	app      workloads.Application
 	replicas []heart.Replica
-	warnings []string
 }
 
-// placementRules are the rules a placement may name beside given nodes.
-var placementRules = []string{"larp", "pack", "spread"}
-
-// place resolves the placement of an app under a method.
+// place resolves the placement of an app under a method. A rule that finds no
+// room is a fault of the scenario.
 func (s Scenario) place(app, method string) (placed, error) {
 	m, _ := s.method(method)
-	name := s.placementName(app, m)
+	name := cmp.Or(m.Placement, s.Apps[app].Placement)
 	application, err := s.Apps[app].application()
 	if err != nil {
 		return placed{}, fmt.Errorf("app %s: %w", app, err)
 	}
-	at := placed{app: application}
 	p := s.Apps[app].Placements[name]
-	for _, c := range application.Components {
-		for i := range c.Replicas {
-			r := heart.Replica{Name: fmt.Sprintf("%s%d", c.Name, i+1), Component: c.Name, CPULimit: application.Server.LimitCores}
-			if p.Rule == "" {
-				r.Node = p.Given[c.Name][i]
-			}
-			at.replicas = append(at.replicas, r)
-		}
+	in := placement.Input{RTT: s.rtt()}
+	for _, n := range s.Nodes {
+		in.Nodes = append(in.Nodes, placement.Node{Name: n.Name, Cores: n.Cores})
 	}
-	return at, nil
+	for _, c := range application.Components {
+		in.Services = append(in.Services, placement.Service{Name: c.Name, Replicas: c.Replicas, CPU: p.CPU, MemoryMB: p.MemoryMB})
+	}
+	var replicas []heart.Replica
+	if p.Rule != "" {
+		replicas, err = placement.Place(p.Rule, in)
+	} else {
+		replicas, err = placement.Given(in, p.Given)
+	}
+	var faults Faults
+	faults.addErr(fmt.Sprintf("apps.%s.placements.%s", app, name), "", err)
+	for i := range replicas {
+		replicas[i].CPULimit = application.Server.LimitCores
+	}
+	return placed{application, replicas}, faults.err()
 }

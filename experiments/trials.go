@@ -1,7 +1,6 @@
 package experiments
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -75,7 +74,7 @@ func (s Scenario) blockSeed(rep int) uint64 { return s.Seed + uint64(rep) - 1 }
 func (s Scenario) plan(t Trial, at placed) (Planned, error) {
 	t.Seed = s.blockSeed(t.Rep)
 	method, _ := s.method(t.Policy)
-	p := Planned{Trial: t, Method: method, Warnings: append(s.Warnings(), at.warnings...)}
+	p := Planned{Trial: t, Method: method, Warnings: s.Warnings()}
 	p.Plan = testbed.Plan{
 		App: at.app, Nodes: s.Nodes, RTT: s.rtt(), Replicas: at.replicas,
 		Network: s.Network, Entry: s.Entry, Load: s.Load, RPS: t.RPS,
@@ -105,9 +104,4 @@ func (p Planned) hash() (string, error) {
 	}
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:8]), nil
-}
-
-// placementName gives the placement a method runs on.
-func (s Scenario) placementName(app string, m Method) string {
-	return cmp.Or(m.Placement, s.Apps[app].Placement)
 }

@@ -52,7 +52,7 @@ func (s Scenario) Validate() error {
 	v.name("name", s.Name)
 	v.cluster()
 	v.network()
-	v.faults.addErr("", s.Load.Validate())
+	v.faults.addErr("", "", s.Load.Validate())
 	v.rhythm()
 	v.antagonists()
 	if len(s.Apps) == 0 {
@@ -219,7 +219,7 @@ func (v *validation) methods() {
 		case m.Policy == "":
 			v.faults.add(field+".policy", "found none, expected one of %s", strings.Join(policy.Names(), ", "))
 		case err != nil:
-			v.faults.addErr(field, err)
+			v.faults.addErr(field, "", err)
 		case slices.Contains(policy.Names(), name) && m.Policy != name:
 			v.faults.add(field, "found policy %q under the name of another policy, expected a name of its own", m.Policy)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"heartbed/heart/placement"
 	"heartbed/workloads"
 )
 
@@ -32,7 +33,11 @@ func (v *validation) app(field string, a App) {
 		v.faults.add(field+".application", "found %q, expected one of %s", a.Application, strings.Join(workloads.Names(), ", "))
 		return
 	}
-	v.faults.addErr(field, application.Validate())
+	within := field
+	if a.Inline != nil {
+		within += ".inline"
+	}
+	v.faults.addErr(within, fmt.Sprintf("application %q: ", application.Name), application.Validate())
 	for _, name := range slices.Sorted(maps.Keys(a.Replicas)) {
 		if !slices.ContainsFunc(application.Components, func(c workloads.Component) bool { return c.Name == name }) {
 			v.faults.add(field+".replicas."+name, "found a component that %q does not have", application.Name)
@@ -51,7 +56,7 @@ func (v *validation) placement(field string, p Placement, app workloads.Applicat
 		return
 	}
 	if p.Rule != "" {
-		v.oneOf(field+".rule", "rule", p.Rule, placementRules)
+		v.oneOf(field+".rule", "rule", p.Rule, placement.Rules())
 		v.above(field+".cpu", p.CPU)
 		v.above(field+".memoryMB", p.MemoryMB)
 		return

@@ -1,0 +1,195 @@
+package heartbed
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// arrows says which folders of this module a folder may import. A line here
+// is a decision about the architecture: see docs/architecture.md before adding
+// one. "cmd/..." stands for every command.
+var arrows = map[string][]string{
+	"heart":               {},
+	"heart/flow":          {},
+	"heart/policy":        {"heart", "heart/flow"},
+	"heart/placement":     {"heart"},
+	"workloads":           {"heart"},
+	"testbed":             {"heart", "workloads"},
+	"testbed/sim":         {"heart", "workloads", "testbed"},
+	"testbed/testbedtest": {"heart", "workloads", "testbed"},
+	"experiments":         {"heart", "heart/policy", "heart/placement", "workloads", "testbed"},
+	"analysis":            {"experiments"},
+	"cmd/heartbed":        {"heart", "heart/policy", "workloads", "testbed", "testbed/sim", "experiments", "analysis"},
+	"bench":               {"heart", "heart/flow", "heart/policy", "testbed", "testbed/sim", "experiments"},
+}
+
+// testArrows are what the tests of a folder may import besides.
+var testArrows = map[string][]string{
+	"heart/policy": {"heart/placement"},
+	"testbed":      {"testbed/sim"},
+	"testbed/sim":  {"heart/policy", "testbed/testbedtest"},
+	"experiments":  {"testbed/sim", "analysis"},
+	"analysis":     {"testbed/sim", "heart", "workloads"},
+	"cmd/heartbed": {},
+}
+
+const module = "heartbed"
+
+// source is a parsed Go file.
+type source struct {
+	path string // from the root, with slashes
+	file *ast.File
+}
+
+func (s source) folder() string { return path.Dir(s.path) }
+func (s source) isTest() bool   { return strings.HasSuffix(s.path, "_test.go") }
+
+// ours lists the folders of this module that the file imports.
+func (s source) ours() []string {
+	var folders []string
+	for _, i := range s.file.Imports {
+		if name, err := strconv.Unquote(i.Path.Value); err == nil && strings.HasPrefix(name, module+"/") {
+			folders = append(folders, strings.TrimPrefix(name, module+"/"))
+		}
+	}
+	return folders
+}
+
+// sources parses every Go file of the module. The files are read here, rather
+// than listed by the go command, so that a cached test notices a change.
+func sources(t *testing.T) []source {
+	var all []source
+	set := token.NewFileSet()
+	err := fs.WalkDir(os.DirFS("."), ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := d.Name(); d.IsDir() && p != "." && (name == "testdata" || name == "out" || name[0] == '.' || name[0] == '_') {
+			return fs.SkipDir
+		}
+		if d.IsDir() || path.Ext(p) != ".go" {
+			return nil
+		}
+		file, err := parser.ParseFile(set, p, nil, 0)
+		all = append(all, source{p, file})
+		return err
+	})
+	require.NoError(t, err)
+	return all
+}
+
+func TestImportsFollowTheArrows(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.folder() == "." {
+			continue
+		}
+		allowed, listed := arrows[s.folder()]
+		require.Truef(t, listed, "%s: folder %s has no line in the table of arrows", s.path, s.folder())
+		if s.isTest() {
+			allowed = slices.Concat(allowed, testArrows[s.folder()], []string{s.folder()})
+		}
+		for _, to := range s.ours() {
+			require.Containsf(t, allowed, to, "%s: the arrow %s -> %s is not in the table", s.path, s.folder(), to)
+		}
+	}
+}
+
+func TestArrowsHaveNoCycleAndNoStaleLine(t *testing.T) {
+	used := map[string]bool{}
+	for _, s := range sources(t) {
+		used[s.folder()] = true
+	}
+	done := map[string]bool{}
+	var visit func(folder string, chain []string)
+	visit = func(folder string, chain []string) {
+		chain = append(chain, folder)
+		require.NotContainsf(t, chain[:len(chain)-1], folder, "cycle %s", strings.Join(chain, " -> "))
+		require.Truef(t, used[folder], "the table names %s, which holds no Go file", folder)
+		if done[folder] {
+			return
+		}
+		for _, to := range arrows[folder] {
+			visit(to, chain)
+		}
+		done[folder] = true
+	}
+	for _, folder := range slices.Sorted(maps.Keys(arrows)) {
+		visit(folder, nil)
+	}
+}
+
+// pureFolders read no clock and draw no unseeded number, so that the same
+// observations give the same decisions and a trial repeats exactly.
+var pureFolders = []string{"heart", "heart/flow", "heart/policy", "heart/placement", "workloads", "testbed/sim"}
+
+// clockReaders are the functions of package time that depend on the machine's
+// clock.
+var clockReaders = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"}
+
+// seeded are the names of math/rand/v2 that draw nothing from the global
+// source.
+var seeded = []string{"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "PCG", "ChaCha8", "Source", "Zipf"}
+
+func TestCoreReadsNoClockAndNoGlobalRandom(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.isTest() || !slices.Contains(pureFolders, s.folder()) {
+			continue
+		}
+		for _, i := range s.file.Imports {
+			require.NotEqualf(t, `"math/rand"`, i.Path.Value, "%s: use math/rand/v2 with a seed", s.path)
+		}
+		for _, decl := range s.file.Decls {
+			f, isFunc := decl.(*ast.FuncDecl)
+			if isFunc && s.path == "heart/controller.go" && f.Name.Name == "Run" {
+				continue // the one place of the core that waits
+			}
+			ast.Inspect(decl, func(n ast.Node) bool {
+				sel, _ := n.(*ast.SelectorExpr)
+				if sel == nil {
+					return true
+				}
+				pkg, _ := sel.X.(*ast.Ident)
+				if pkg == nil || pkg.Obj != nil { // not a package
+					return true
+				}
+				if pkg.Name == "time" {
+					require.NotContainsf(t, clockReaders, sel.Sel.Name, "%s reads the clock", s.path)
+				}
+				if pkg.Name == "rand" {
+					require.Containsf(t, seeded, sel.Sel.Name, "%s draws from the global source", s.path)
+				}
+				return true
+			})
+		}
+	}
+}
+
+// TestCommittedFilesStandAlone keeps paths outside the repository out of it.
+func TestCommittedFilesStandAlone(t *testing.T) {
+	list, err := exec.Command("git", "ls-files", "-z").Output()
+	if err != nil {
+		t.Skipf("not a git checkout: %v", err)
+	}
+	outside := []byte("../" + "shared")
+	for name := range strings.SplitSeq(strings.Trim(string(list), "\x00"), "\x00") {
+		content, err := os.ReadFile(name)
+		if os.IsNotExist(err) {
+			continue // deleted and not yet committed
+		}
+		require.NoError(t, err)
+		require.Falsef(t, bytes.Contains(content, outside), "%s mentions %s", name, outside)
+	}
+}
