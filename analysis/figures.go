@@ -1,0 +1,329 @@
+package analysis
+
+import (
+	"cmp"
+	"fmt"
+	"image/color"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// sectionFigures draws all that a section has data for.
+func sectionFigures(set Set, s section, colours palette) ([]figure, error) {
+	var figures []figure
+	add := func(name, title, caption string, svg []byte, err error) error {
+		if err != nil {
+			return fmt.Errorf("figure %s of %s/%s: %w", name, s.Scenario, s.App, err)
+		}
+		if svg != nil {
+			figures = append(figures, figure{slug(s.Scenario, s.App, s.Backend, name), title, fmt.Sprintf("%s (%s)", caption, s.Source), svg})
+		}
+		return nil
+	}
+	focus := s.at(s.Focus)
+	rate := formatRate(s.Focus) + " RPS"
+
+	svg, err := s.p99Figure(colours)
+	if err := add("p99", "P99 over the rate", "Median of the runs' P99 with its interval, logarithmic", svg, err); err != nil {
+		return nil, err
+	}
+	svg, err = cdfFigure(set, focus, colours)
+	if err := add("cdf", "Latencies at "+rate, "All runs' requests together, from the merged histograms", svg, err); err != nil {
+		return nil, err
+	}
+	svg, err = cpuFigure(focus, colours)
+	if err := add("cpu", "CPU of the replicas at "+rate, "A dot a replica: its mean in percent of what it may use. The line reaches from the idlest to the busiest", svg, err); err != nil {
+		return nil, err
+	}
+	for _, c := range focus {
+		svg, err = sharesFigure(c)
+		if err := add("shares-"+slug(c.Policy), "Shares of "+c.Policy+" over time at "+rate, "Part of each component's requests that its tables sent to a node", svg, err); err != nil {
+			return nil, err
+		}
+	}
+	svg, err = stagesFigure(focus)
+	if err := add("stages", "Time of a controller step at "+rate, "Median of the steps, on the machine that ran this", svg, err); err != nil {
+		return nil, err
+	}
+	return figures, nil
+}
+
+// p99Figure shows P99 over the rates, or a row a policy where there is one
+// rate only.
+func (s section) p99Figure(colours palette) ([]byte, error) {
+	if len(s.rates) == 1 {
+		return p99Rows(s.cells, colours)
+	}
+	var lines []line
+	for _, policy := range s.policies {
+		l := line{name: policy, colour: colours[policy], marks: true}
+		for _, c := range s.cells {
+			if c.Policy == policy && c.P99Ms != nil {
+				l.points = append(l.points, linePoint{c.RPS, c.P99Ms.Median, orNaN(c.P99Ms.Lo), orNaN(c.P99Ms.Hi)})
+			}
+		}
+		lines = append(lines, l)
+	}
+	return drawLines(lines, lineAxes{xLabel: "requests per second", yLabel: "P99, ms", yLog: true, xTicks: atValues(s.rates, formatRate)})
+}
+
+func p99Rows(cells []Cell, colours palette) ([]byte, error) {
+	var rows []dotRow
+	for _, c := range cells {
+		if e := c.P99Ms; e != nil {
+			rows = append(rows, dotRow{name: c.Policy, colour: colours[c.Policy], note: formatMs(e.Median) + " ms",
+				dots: []dot{{x: e.Median, lo: orNaN(e.Lo), hi: orNaN(e.Hi)}}})
+		}
+	}
+	return drawRows(rows, rowAxes{label: "P99, ms", log: true})
+}
+
+func orNaN(v *float64) float64 {
+	if v == nil {
+		return math.NaN()
+	}
+	return *v
+}
+
+// cdfFigure shows which part of the requests was answered within a time.
+func cdfFigure(set Set, cells []Cell, colours palette) ([]byte, error) {
+	var lines []line
+	for _, c := range cells {
+		h, err := set.histogram(c)
+		if err != nil {
+			return nil, err
+		}
+		if h != nil && h.TotalCount() > 0 {
+			lines = append(lines, line{name: c.Policy, colour: colours[c.Policy], points: cdf(h)})
+		}
+	}
+	bottom, top := 0.0, 100.0
+	percent := plot.ConstantTicks{{Value: 0, Label: "0 %"}, {Value: 25, Label: "25 %"}, {Value: 50, Label: "50 %"}, {Value: 75, Label: "75 %"}, {Value: 100, Label: "100 %"}}
+	return drawKeyedLines(lines, lineAxes{xLabel: "latency, ms", yLabel: "requests answered within", xLog: true, yTicks: percent, yMin: &bottom, yMax: &top})
+}
+
+// cdf gives points (ms, percent): more of them towards the tail, where
+// methods differ.
+func cdf(h *hdrhistogram.Histogram) []linePoint {
+	var points []linePoint
+	for i := 1; i <= 100; i++ {
+		points = append(points, plain(float64(h.ValueAtQuantile(float64(i)))/1000, float64(i)))
+		if i >= 98 && i < 100 {
+			points = append(points, plain(float64(h.ValueAtQuantile(float64(i)+0.5))/1000, float64(i)+0.5))
+		}
+	}
+	return points
+}
+
+// cpuFigure shows the balance: a row a policy, a dot a replica.
+func cpuFigure(cells []Cell, colours palette) ([]byte, error) {
+	var rows []dotRow
+	for _, c := range cells {
+		usages := c.replicaCPU()
+		if len(usages) == 0 {
+			continue
+		}
+		row := dotRow{name: c.Policy, colour: colours[c.Policy]}
+		lo, hi := math.Inf(1), math.Inf(-1)
+		for _, u := range usages {
+			lo, hi = math.Min(lo, u.mean), math.Max(hi, u.mean)
+			row.dots = append(row.dots, dot{x: u.mean, lo: math.NaN(), hi: math.NaN()})
+		}
+		row.dots = append([]dot{{x: lo, lo: lo, hi: hi}}, row.dots...)
+		row.note = fmt.Sprintf("gap %.0f", hi-lo)
+		rows = append(rows, row)
+	}
+	left, right := 0.0, 100.0
+	ticks := plot.ConstantTicks{{Value: 0, Label: "0 %"}, {Value: 25, Label: "25 %"}, {Value: 50, Label: "50 %"}, {Value: 75, Label: "75 %"}, {Value: 100, Label: "100 %"}}
+	return drawRows(rows, rowAxes{label: "CPU, mean of a run", ticks: ticks, xMin: &left, xMax: &right})
+}
+
+// nodeColours tell nodes apart; they are no policy's.
+var nodeColours = []color.RGBA{rgb(0x1F78C8), rgb(0xD9480F), rgb(0x00916E), rgb(0xC98A00), rgb(0xB65FA4), rgb(0x7A828C), rgb(0x8250DF), rgb(0x9A6324)}
+
+// sharesFigure shows how a policy moved load between nodes, a panel a
+// component; nil when its shares never changed.
+func sharesFigure(c Cell) ([]byte, error) {
+	series := c.sharesOverTime()
+	if !moves(series) {
+		return nil, nil
+	}
+	components := slices.Sorted(maps.Keys(series))
+	nodes := map[string]bool{}
+	for _, byNode := range series {
+		for node := range byNode {
+			nodes[node] = true
+		}
+	}
+	names := slices.Sorted(maps.Keys(nodes))
+	const panel, key = 92, 22
+	height := vg.Length(len(components)*panel + key + 26)
+	return render(figureWidth, height, func(dc draw.Canvas) {
+		drawKey(dc, names, nodeColours)
+		for i, component := range components {
+			p := newPlot("", component)
+			if i == len(components)-1 {
+				p.X.Label.Text = "seconds since the start of the warm-up"
+			}
+			var lines []line
+			top := 0.0
+			for j, node := range names {
+				if pts := series[component][node]; len(pts) > 0 {
+					lines = append(lines, line{colour: nodeColours[j%len(nodeColours)], points: steps(pts)})
+					for _, pt := range pts {
+						top = math.Max(top, pt.y)
+					}
+				}
+			}
+			var xs []float64
+			for _, l := range lines {
+				for _, pt := range l.points {
+					xs = append(xs, pt.x)
+				}
+			}
+			setAxis(&p.X, xs, false, nil)
+			if i < len(components)-1 {
+				p.X.Tick.Marker = plot.ConstantTicks{}
+			}
+			p.Y.Min, p.Y.Max = 0, math.Max(top*1.05, 1)
+			p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0 %"}, {Value: math.Floor(top/20) * 10, Label: fmt.Sprintf("%3.0f %%", math.Floor(top/20)*10)}}
+			p.Add(gridLines{}, lineSeries(lines))
+			bottom := vg.Length((len(components) - 1 - i) * panel)
+			if i < len(components)-1 {
+				bottom += 26
+			}
+			p.Draw(draw.Crop(dc, 0, 0, bottom, -vg.Length(key+i*panel)))
+		}
+	})
+}
+
+// sharesOverTime gives percent by component and node, medians over the runs.
+func (c Cell) sharesOverTime() map[string]map[string][]linePoint {
+	type at struct {
+		component, node string
+		seconds         float64
+	}
+	values := map[at][]float64{}
+	for _, r := range c.runs {
+		for _, s := range r.SharesOverTime {
+			k := at{s.Component, s.Node, s.AtSeconds}
+			values[k] = append(values[k], 100*s.Share)
+		}
+	}
+	series := map[string]map[string][]linePoint{}
+	for k, v := range values {
+		if series[k.component] == nil {
+			series[k.component] = map[string][]linePoint{}
+		}
+		series[k.component][k.node] = append(series[k.component][k.node], plain(k.seconds, estimate(v).Median))
+	}
+	for _, byNode := range series {
+		for _, pts := range byNode {
+			slices.SortFunc(pts, func(a, b linePoint) int { return cmp.Compare(a.x, b.x) })
+		}
+	}
+	return series
+}
+
+// moves is true when a share changes by more than half a point.
+func moves(series map[string]map[string][]linePoint) bool {
+	for _, byNode := range series {
+		for _, pts := range byNode {
+			lo, hi := math.Inf(1), math.Inf(-1)
+			for _, pt := range pts {
+				lo, hi = math.Min(lo, pt.y), math.Max(hi, pt.y)
+			}
+			if hi-lo > 0.5 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// steps makes points hold until the next one: a table is in force until it is
+// replaced.
+func steps(pts []linePoint) []linePoint {
+	out := make([]linePoint, 0, 2*len(pts))
+	for i, pt := range pts {
+		if i > 0 {
+			out = append(out, plain(pt.x, pts[i-1].y))
+		}
+		out = append(out, pt)
+	}
+	return out
+}
+
+// stageOrder is the order of a step's stages; `total` is their sum and left
+// out of the stack.
+var stageOrder = []string{"collect", "predict", "filter", "flow", "apply"}
+
+var stageColours = []color.RGBA{rgb(0x9AA4AF), rgb(0xC98A00), rgb(0xB65FA4), rgb(0x1F78C8), rgb(0x00916E)}
+
+func stagesFigure(cells []Cell) ([]byte, error) {
+	var rows []stackRow
+	for _, c := range cells {
+		seconds := c.stageSeconds()
+		if len(seconds) == 0 {
+			continue
+		}
+		row := stackRow{name: c.Policy, parts: make([]float64, len(stageOrder))}
+		sum := 0.0
+		for i, stage := range stageOrder {
+			row.parts[i] = 1000 * seconds[stage]
+			sum += row.parts[i]
+		}
+		row.note = formatMs(sum) + " ms"
+		rows = append(rows, row)
+	}
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	return drawStacks(rows, stageOrder, stageColours, "ms")
+}
+
+// scaleFigure shows scheduling time over the number of replicas.
+func scaleFigure(points []ScalePoint, colours palette) ([]byte, error) {
+	var lines []line
+	var sizes []float64
+	for _, policy := range scalePolicies(points) {
+		l := line{name: policy, colour: colours[policy], marks: true}
+		for _, p := range scaleOf(points, policy) {
+			l.points = append(l.points, plain(float64(p.Replicas), 1000*p.Seconds))
+			if !slices.Contains(sizes, float64(p.Replicas)) {
+				sizes = append(sizes, float64(p.Replicas))
+			}
+		}
+		lines = append(lines, l)
+	}
+	return drawLines(lines, lineAxes{xLabel: "replicas", yLabel: "one step, ms", xLog: true, yLog: true, xTicks: atValues(sizes, axisNumber)})
+}
+
+// claimsFigure sets each published latency beside the measured one.
+func claimsFigure(judgements []Judgement) ([]byte, error) {
+	var rows []dotRow
+	for _, j := range judgements {
+		if j.Kind != "latency" || j.Measured == nil {
+			continue
+		}
+		rows = append(rows, dotRow{
+			name: strings.TrimPrefix(strings.TrimPrefix(j.ID, "heart-"), "lata-"), colour: verdictColours[j.Verdict], note: formatRatio(*j.Measured / j.Published),
+			dots: []dot{
+				{x: *j.Measured, lo: math.Min(*j.Measured, j.Published), hi: math.Max(*j.Measured, j.Published)},
+				{x: j.Published, lo: math.NaN(), hi: math.NaN(), hollow: true},
+			},
+		})
+	}
+	return drawRows(rows, rowAxes{label: "ms; ring = published, dot = here", log: true})
+}
+
+var verdictColours = map[ClaimVerdict]color.RGBA{
+	Reproduced: rgb(0x00916E), Direction: rgb(0xC98A00), NotReproduced: rgb(0xC92A2A), NotComparable: rgb(0x7A828C),
+}
