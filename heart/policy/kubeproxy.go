@@ -36,6 +36,6 @@ func uniformPerRequest(o heart.Observation, m *heart.Meter) (heart.Decision, err
 			table.Routes = append(table.Routes, route)
 		}
 	}
-	m.Lap("allocate")
+	m.Lap("flow")
 	return heart.Decision{Table: table}, nil
 }

@@ -198,7 +198,7 @@ func allReplicas(b heart.Balancer) heart.Policy {
 			return heart.Decision{}, err
 		}
 		table := l.wholeComponents(b)
-		m.Lap("allocate")
+		m.Lap("flow")
 		return heart.Decision{Table: table}, nil
 	})
 }

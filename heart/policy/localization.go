@@ -49,7 +49,7 @@ func localize(o heart.Observation, m *heart.Meter, toNode bool) (heart.Decision,
 			})
 		}
 	}
-	m.Lap("allocate")
+	m.Lap("flow")
 	return heart.Decision{Table: table, Warnings: d.warnings()}, nil
 }
 

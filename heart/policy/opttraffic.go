@@ -36,7 +36,7 @@ func optTraffic(o heart.Observation, m *heart.Meter) (heart.Decision, error) {
 			table.Routes = append(table.Routes, route)
 		}
 	}
-	m.Lap("allocate")
+	m.Lap("flow")
 	return heart.Decision{Table: table}, nil
 }
 
