@@ -52,7 +52,6 @@ func (s *Solver) Solve(n *Network) (*Solution, error) {
 	}
 	s.network = n
 	if err := s.run(n.cap); err != nil {
-		s.network = nil
 		if routed, total, e := n.Routable(); e == nil && routed < total {
 			return nil, infeasible(total-routed, total)
 		}
@@ -113,24 +112,37 @@ func (s *Solver) run(caps []int64) error {
 func (s *Solver) entering(at int) (best, next int) {
 	const minBlock = 10
 	size := max(int(math.Sqrt(float64(len(s.arcs)))), minBlock)
-	potential := s.potential
 	for left := len(s.arcs); left > 0; {
 		end := min(at+size, len(s.arcs), at+left)
-		least, found := int64(0), -1
-		for k, a := range s.arcs[at:end] {
-			if r := a.cost + potential[a.from] - potential[a.to]; r < least {
-				least, found = r, at+k
-			}
-		}
+		best, start := cheapest(s.arcs[at:end], s.potential), at
 		left -= end - at
 		if at = end; at == len(s.arcs) {
 			at = 0
 		}
-		if found >= 0 {
-			return found, at
+		if best >= 0 {
+			return start + best, at
 		}
 	}
 	return -1, at
+}
+
+// cheapest returns the position of the least negative reduced cost, -1 if there
+// is none. Half the time of a solve is spent here: on its own the loop keeps all
+// it needs in registers, and the early continue makes the compiler branch, which
+// is faster than its conditional moves because a new minimum is rare.
+//
+//go:noinline
+func cheapest(arcs []arc, potential []int64) int {
+	least, best := int64(0), -1
+	for k := range arcs {
+		a := &arcs[k]
+		r := a.cost + potential[a.from] - potential[a.to]
+		if r >= least {
+			continue
+		}
+		least, best = r, k
+	}
+	return best
 }
 
 // pivot pushes as much as possible along the cycle that arc e closes with the

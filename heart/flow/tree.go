@@ -91,22 +91,26 @@ func (t *tree) rehang(first, last, parent, arc int32, up, down int64) {
 
 // shift adds by to the potentials of the subtree of top and renews its depths.
 func (t *tree) shift(top int32, by int64) {
-	v := top
-	for {
-		node := &t.nodes[v]
-		node.depth = t.nodes[node.parent].depth + 1
-		t.potential[v] += by
+	nodes, potential := t.nodes, t.potential
+	depth := nodes[nodes[top].parent].depth + 1
+	for v := top; ; {
+		node := &nodes[v]
+		node.depth = depth
+		potential[v] += by
 		if node.child != none {
 			v = node.child
+			depth++
 			continue
 		}
-		for t.nodes[v].next == none || v == top {
-			if v == top {
-				return
-			}
-			v = t.nodes[v].parent
+		for v != top && node.next == none {
+			v = node.parent
+			node = &nodes[v]
+			depth--
 		}
-		v = t.nodes[v].next
+		if v == top {
+			return
+		}
+		v = node.next
 	}
 }
 
