@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -23,7 +24,7 @@ func apportion(amounts []float64, total int64) []int64 {
 	for i, a := range amounts {
 		exact := a / sum * float64(total)
 		units[i], order[i] = int64(exact), i
-		remainder[i] = exact - float64(units[i])
+		remainder[i] = math.Round((exact - float64(units[i])) * 1e6) // equal but for rounding = equal
 		rest -= units[i]
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(remainder[j], remainder[i]) })
