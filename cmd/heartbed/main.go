@@ -89,7 +89,8 @@ scenario was missed, 130 interrupted (results so far are kept).`,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
-	root.AddCommand(runCommand(), scenariosCommand(), policiesCommand(), doctorCommand(), versionCommand())
+	root.AddCommand(runCommand(), reproduceCommand(), reportCommand(), compareCommand(), importCommand(),
+		allocateCommand(), scaleCommand(), scenariosCommand(), policiesCommand(), doctorCommand(), versionCommand())
 	return root
 }
 

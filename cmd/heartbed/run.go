@@ -125,20 +125,18 @@ func load(name, file string) (experiments.Scenario, error) {
 
 // run measures what is missing, writes the report and says how it went.
 func (j job) run(ctx context.Context, stdout, stderr io.Writer) error {
-	if err := j.measure(ctx, stderr); err != nil && !errors.Is(err, errThreshold) {
-		return err
-	} else if reportErr := report(j.dir, stdout); reportErr != nil {
-		return reportErr
-	} else {
-		return err
+	complete, err := j.measure(ctx, stderr)
+	if complete {
+		err = errors.Join(err, report(j.dir, stdout))
 	}
+	return err
 }
 
-// measure runs the trials. Only a missed threshold leaves results that are
-// worth a report beside an error.
-func (j job) measure(ctx context.Context, stderr io.Writer) error {
+// measure runs the trials. A run is complete when every trial has ended, even
+// if some failed or a threshold was missed, which is the error then.
+func (j job) measure(ctx context.Context, stderr io.Writer) (complete bool, err error) {
 	if err := j.place.Check(ctx); err != nil {
-		return fmt.Errorf("backend %s: %w (see 'heartbed doctor')", j.experiment.Backend, err)
+		return false, fmt.Errorf("backend %s: %w (see 'heartbed doctor')", j.experiment.Backend, err)
 	}
 	p := newProgress(stderr, len(j.experiment.Trials), time.Now)
 	outcome, err := j.experiment.Run(ctx, j.place, experiments.Options{
@@ -146,22 +144,27 @@ func (j job) measure(ctx context.Context, stderr io.Writer) error {
 		Env:      experiments.ReadEnv(os.Args, time.Now()),
 		OnResult: p.result,
 	})
-	p.end()
+	if err == nil || len(outcome.Results) > 0 {
+		p.end()
+	}
 	for _, w := range outcome.Warnings {
 		fmt.Fprintf(stderr, "warning: %s\n", w)
 	}
-	switch {
-	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("interrupted after %d of %d trials, which are kept in %s; the same command goes on from there: %w",
+	if errors.Is(err, context.Canceled) {
+		return false, fmt.Errorf("interrupted after %d of %d trials, which are kept in %s; the same command goes on from there: %w",
 			len(outcome.Results), len(j.experiment.Trials), j.dir, err)
-	case err != nil:
-		return err
+	}
+	if err != nil {
+		return false, err
 	}
 	for _, m := range outcome.Missed {
 		fmt.Fprintf(stderr, "threshold missed: %s\n", m)
 	}
-	if len(outcome.Missed) > 0 {
-		return fmt.Errorf("%w: %d of the scenario's thresholds", errThreshold, len(outcome.Missed))
+	if err := outcome.Failure(); err != nil {
+		return true, err
 	}
-	return outcome.Failure()
+	if len(outcome.Missed) > 0 {
+		return true, fmt.Errorf("%w: %d of the scenario's thresholds", errThreshold, len(outcome.Missed))
+	}
+	return true, nil
 }
