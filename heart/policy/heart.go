@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 
 	"heartbed/heart"
@@ -103,17 +104,12 @@ func (h *heartPolicy) Allocate(o heart.Observation, m *heart.Meter) (heart.Decis
 	for _, p := range problems {
 		links += p.links()
 	}
-	// Neither stage can fail but for numbers that overflow.
-	_ = each(len(problems), links, func(k int) error { h.filter.apply(problems[k]); return nil })
+	each(len(problems), links, func(k int) { h.filter.apply(problems[k]) })
 	m.Lap("filter")
 
-	err = each(len(problems), links, func(k int) error {
-		if err := problems[k].solve(); err != nil {
-			return fmt.Errorf("call %s to %s: %w", problems[k].from.name, problems[k].to.name, err)
-		}
-		return nil
-	})
-	if err != nil {
+	errs := make([]error, len(problems))
+	each(len(problems), links, func(k int) { errs[k] = problems[k].solve() })
+	if err := errors.Join(errs...); err != nil {
 		return heart.Decision{}, err
 	}
 	d := h.decide(l, predictions, problems)
@@ -125,9 +121,8 @@ func (h *heartPolicy) Allocate(o heart.Observation, m *heart.Meter) (heart.Decis
 
 func (h *heartPolicy) predict(l layout, o heart.Observation) []prediction {
 	predictions := make([]prediction, len(l.components))
-	_ = each(len(l.components), len(o.Topology.Replicas), func(c int) error {
+	each(len(l.components), len(o.Topology.Replicas), func(c int) {
 		predictions[c] = h.atpm.predict(l.components[c], o, h.memory)
-		return nil
 	})
 	return predictions
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -37,7 +38,7 @@ func (p lata) Allocate(o heart.Observation, m *heart.Meter) (heart.Decision, err
 	if err != nil {
 		return heart.Decision{}, err
 	}
-	d := newDelays(o.Topology)
+	d, nodes := newDelays(o.Topology), o.Topology.NodeIndex()
 	groups := make([][]heart.Group, len(l.components))
 	var table heart.RoutingTable
 	for c := range l.components {
@@ -49,15 +50,15 @@ func (p lata) Allocate(o heart.Observation, m *heart.Meter) (heart.Decision, err
 	for _, c := range l.calls {
 		work += len(groups[c.from]) * len(groups[c.to])
 	}
-	err = each(len(l.calls), work, func(k int) error {
-		c := l.calls[k]
+	errs := make([]error, len(l.calls))
+	each(len(l.calls), work, func(k int) {
+		from, to := l.calls[k].from, l.calls[k].to
 		var err error
-		if routes[k], err = p.routes(groups[c.from], groups[c.to], o.Topology.NodeIndex(), d); err != nil {
-			err = fmt.Errorf("call %s to %s: %w", l.components[c.from].name, l.components[c.to].name, err)
+		if routes[k], err = p.routes(groups[from], groups[to], nodes, d); err != nil {
+			errs[k] = fmt.Errorf("call %s to %s: %w", l.components[from].name, l.components[to].name, err)
 		}
-		return err
 	})
-	if err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return heart.Decision{}, err
 	}
 	for _, r := range routes {

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"heartbed/heart"
@@ -53,7 +54,7 @@ func (p *transport) solve() error {
 		}
 		solution, err := network.Solve()
 		if err != nil {
-			return err
+			return fmt.Errorf("call %s to %s: %w", p.from.name, p.to.name, err)
 		}
 		if added = p.cheaper(solution.Potential); len(added) == 0 {
 			p.read(arcs, solution)
