@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -63,6 +62,9 @@ func drawLines(lines []line, axes lineAxes) ([]byte, error) {
 	}
 	setAxis(&p.X, xs, axes.xLog, axes.xTicks)
 	setAxis(&p.Y, ys, axes.yLog, axes.yTicks)
+	if axes.yLog && axes.yTicks == nil {
+		p.Y.Tick.Marker = decades{dense: 3.2} // labels above each other take less room
+	}
 	if axes.yMin != nil {
 		p.Y.Min = *axes.yMin
 	}
@@ -100,9 +102,7 @@ func drawKeyedLines(lines []line, axes lineAxes) ([]byte, error) {
 // drawable leaves out what the axes cannot show: on a logarithmic axis all
 // that is not above zero.
 func drawable(lines []line, axes lineAxes) []line {
-	bad := func(v float64, log bool) bool {
-		return math.IsNaN(v) || math.IsInf(v, 0) || (log && v <= 0)
-	}
+	bad := func(v float64, log bool) bool { return !showable(v, log) }
 	var out []line
 	for _, l := range lines {
 		l.points = slices.DeleteFunc(slices.Clone(l.points), func(p linePoint) bool { return bad(p.x, axes.xLog) || bad(p.y, axes.yLog) })
@@ -121,13 +121,12 @@ func drawable(lines []line, axes lineAxes) []line {
 // setAxis fits an axis to values. A span of nothing is widened: gonum cannot
 // scale it.
 func setAxis(axis *plot.Axis, values []float64, log bool, ticks plot.Ticker) {
+	const denseDecades = 1.7
 	axis.Min, axis.Max = slices.Min(values), slices.Max(values)
 	if log {
 		axis.Scale = plot.LogScale{}
-		axis.Tick.Marker = decades{}
-		if lo, hi, ok := logRange(values); ok {
-			axis.Min, axis.Max = lo, hi
-		}
+		axis.Tick.Marker = decades{denseDecades}
+		axis.Min, axis.Max = logRange(values)
 	} else if axis.Min == axis.Max {
 		pad := math.Max(1, math.Abs(axis.Min)/10)
 		axis.Min, axis.Max = axis.Min-pad, axis.Max+pad
@@ -231,9 +230,7 @@ func (e endLabels) Plot(c draw.Canvas, p *plot.Plot) {
 	for i, l := range labels {
 		x := c.Max.X + 8
 		c.StrokeLine2(draw.LineStyle{Color: l.colour, Width: 0.6}, c.Max.X-1, l.end, x-1, ys[i])
-		style := typeface(textSize, l.colour)
-		style.YAlign = text.YCenter
-		c.FillText(style, vg.Point{X: x + 1, Y: ys[i]}, l.name)
+		fillBeside(c, textSize, l.colour, vg.Point{X: x + 1, Y: ys[i]}, l.name)
 	}
 }
 

@@ -5,25 +5,26 @@ import (
 	"math"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// dotRow is a row of a dot figure: dots on one horizontal line.
+// dotRow is a row of a dot figure. Its tracks are thin lines under each other.
 type dotRow struct {
 	name   string
 	colour color.RGBA
-	dots   []dot
+	tracks [][]dot
 	note   string // at the right end
 }
 
-// dot is a value with an optional reach (an interval or a peak); lo and hi are
+// dot is a value with an optional reach (an interval or a span); lo and hi are
 // NaN without one.
 type dot struct {
 	x, lo, hi float64
 	hollow    bool
 }
+
+func plainDot(x float64) dot { return dot{x: x, lo: math.NaN(), hi: math.NaN()} }
 
 // rowAxes is how the horizontal axis of a dot figure is set.
 type rowAxes struct {
@@ -33,28 +34,35 @@ type rowAxes struct {
 	xMin, xMax *float64
 }
 
-const rowHeight = 24
+const (
+	rowHeight   = 24
+	trackHeight = 5 // more for each further track
+)
 
 // drawRows gives a dot figure, its first row on top; nil when nothing can be
 // drawn.
 func drawRows(rows []dotRow, axes rowAxes) ([]byte, error) {
 	var xs []float64
-	var shown []dotRow
+	var shown dotRows
+	most := 1
+	shown.log = axes.log
 	for _, r := range rows {
-		usable := false
-		for _, d := range r.dots {
-			for _, v := range []float64{d.x, d.lo, d.hi} {
-				if !math.IsNaN(v) && !math.IsInf(v, 0) && !(axes.log && v <= 0) {
-					xs = append(xs, v)
-					usable = true
+		before := len(xs)
+		for _, track := range r.tracks {
+			for _, d := range track {
+				for _, v := range []float64{d.x, d.lo, d.hi} {
+					if shown.can(v) {
+						xs = append(xs, v)
+					}
 				}
 			}
 		}
-		if usable {
-			shown = append(shown, r)
+		if len(xs) > before {
+			shown.rows = append(shown.rows, r)
+			most = max(most, len(r.tracks))
 		}
 	}
-	if len(shown) == 0 {
+	if len(xs) == 0 {
 		return nil, nil
 	}
 	p := newPlot(axes.label, "")
@@ -65,53 +73,82 @@ func drawRows(rows []dotRow, axes rowAxes) ([]byte, error) {
 	if axes.xMax != nil {
 		p.X.Max = math.Max(*axes.xMax, p.X.Max)
 	}
-	p.Y.Min, p.Y.Max = -0.5, float64(len(shown))-0.5
-	ticks := make(plot.ConstantTicks, len(shown))
-	for i, r := range shown {
-		ticks[i] = plot.Tick{Value: float64(len(shown) - 1 - i), Label: r.name}
+	names, notes := make([]string, len(shown.rows)), make([]string, len(shown.rows))
+	for i, r := range shown.rows {
+		names[i], notes[i] = r.name, r.note
 	}
+	nameRows(p, names)
+	p.Add(gridLines{vertical: true}, shown)
+	height := vg.Length(len(shown.rows)*(rowHeight+trackHeight*(most-1))) + 44
+	return render(figureWidth, height, func(c draw.Canvas) { p.Draw(draw.Crop(c, 0, -noteWidth(notes), 0, 0)) })
+}
+
+// nameRows makes the vertical axis rows with names, the first on top.
+func nameRows(p *plot.Plot, names []string) {
+	ticks := make(plot.ConstantTicks, len(names))
+	for i, name := range names {
+		ticks[i] = plot.Tick{Value: float64(len(names) - 1 - i), Label: name}
+	}
+	p.Y.Min, p.Y.Max = -0.5, float64(len(names))-0.5
 	p.Y.Tick.Marker = ticks
 	p.Y.Tick.Label.Color = ink
 	p.Y.Tick.Label.Font.Size = textSize
-	p.Add(gridLines{vertical: true}, dotRows{shown, axes.log})
-	var notes vg.Length
-	for _, r := range shown {
-		notes = max(notes, typeface(smallSize, quiet).Width(r.note))
-	}
-	height := vg.Length(len(shown))*rowHeight + 44
-	return render(figureWidth, height, func(c draw.Canvas) { p.Draw(draw.Crop(c, 0, -notes-6, 0, 0)) })
 }
 
+func noteWidth(notes []string) vg.Length {
+	var width vg.Length
+	for _, note := range notes {
+		width = max(width, typeface(smallSize, quiet).Width(note))
+	}
+	return width + 6
+}
+
+// dotRows draws rows of dots and their notes.
 type dotRows struct {
 	rows []dotRow
 	log  bool
 }
 
+// can is true for values that the axis can show.
+func (d dotRows) can(v float64) bool { return showable(v, d.log) }
+
 // Plot implements plot.Plotter.
 func (d dotRows) Plot(c draw.Canvas, p *plot.Plot) {
-	trX, trY := p.Transforms(&c)
-	bad := func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) || (d.log && v <= 0) }
+	_, trY := p.Transforms(&c)
 	for i, r := range d.rows {
 		y := trY(float64(len(d.rows) - 1 - i))
-		for _, dt := range r.dots {
-			if !bad(dt.lo) && !bad(dt.hi) {
-				c.StrokeLine2(draw.LineStyle{Color: r.colour, Width: 1.2}, trX(dt.lo), y, trX(dt.hi), y)
-			}
+		for j, track := range r.tracks {
+			offset := (float64(len(r.tracks)-1)/2 - float64(j)) * trackHeight
+			d.track(c, p, r, track, y+vg.Length(offset))
 		}
-		for _, dt := range r.dots {
-			if bad(dt.x) {
-				continue
-			}
-			at := vg.Point{X: trX(dt.x), Y: y}
-			c.DrawGlyphNoClip(draw.GlyphStyle{Color: paper, Radius: 4.8, Shape: draw.CircleGlyph{}}, at)
-			c.DrawGlyphNoClip(draw.GlyphStyle{Color: r.colour, Radius: 3.8, Shape: draw.CircleGlyph{}}, at)
-			if dt.hollow {
-				c.DrawGlyphNoClip(draw.GlyphStyle{Color: paper, Radius: 2.3, Shape: draw.CircleGlyph{}}, at)
-			}
+		fillBeside(c, smallSize, quiet, vg.Point{X: c.Max.X + 8, Y: y}, r.note)
+	}
+}
+
+func (d dotRows) track(c draw.Canvas, p *plot.Plot, r dotRow, track []dot, y vg.Length) {
+	trX, _ := p.Transforms(&c)
+	var radius vg.Length = 3.8
+	if len(r.tracks) > 1 {
+		radius = 2.4
+	}
+	for _, dt := range track {
+		if d.can(dt.lo) && d.can(dt.hi) {
+			c.StrokeLine2(draw.LineStyle{Color: r.colour, Width: 1.2}, trX(dt.lo), y, trX(dt.hi), y)
 		}
-		style := typeface(smallSize, quiet)
-		style.YAlign = text.YCenter
-		c.FillText(style, vg.Point{X: c.Max.X + 8, Y: y}, r.note)
+	}
+	for _, dt := range track {
+		if !d.can(dt.x) {
+			continue
+		}
+		at := vg.Point{X: trX(dt.x), Y: y}
+		circle := func(colour color.Color, radius vg.Length) {
+			c.DrawGlyphNoClip(draw.GlyphStyle{Color: colour, Radius: radius, Shape: draw.CircleGlyph{}}, at)
+		}
+		circle(paper, radius+0.8)
+		circle(r.colour, radius)
+		if dt.hollow {
+			circle(paper, radius-1.5)
+		}
 	}
 }
 
@@ -129,32 +166,25 @@ func drawStacks(rows []stackRow, parts []string, colours []color.RGBA, label str
 	for _, r := range rows {
 		sum := 0.0
 		for _, v := range r.parts {
-			sum += v
+			sum += math.Max(v, 0)
 		}
 		longest = math.Max(longest, sum)
 	}
-	if longest <= 0 || math.IsInf(longest, 0) || math.IsNaN(longest) {
+	if longest <= 0 || !showable(longest, false) {
 		return nil, nil
 	}
 	p := newPlot(label, "")
 	p.X.Min, p.X.Max = 0, longest*1.02
-	p.Y.Min, p.Y.Max = -0.5, float64(len(rows))-0.5
-	ticks := make(plot.ConstantTicks, len(rows))
+	names, notes := make([]string, len(rows)), make([]string, len(rows))
 	for i, r := range rows {
-		ticks[i] = plot.Tick{Value: float64(len(rows) - 1 - i), Label: r.name}
+		names[i], notes[i] = r.name, r.note
 	}
-	p.Y.Tick.Marker = ticks
-	p.Y.Tick.Label.Color = ink
-	p.Y.Tick.Label.Font.Size = textSize
+	nameRows(p, names)
 	p.Add(gridLines{vertical: true}, stackRows{rows, colours})
-	var notes vg.Length
-	for _, r := range rows {
-		notes = max(notes, typeface(smallSize, quiet).Width(r.note))
-	}
 	height := vg.Length(len(rows))*rowHeight + 62
 	return render(figureWidth, height, func(c draw.Canvas) {
 		drawKey(c, parts, colours)
-		p.Draw(draw.Crop(c, 0, -notes-6, 0, -20))
+		p.Draw(draw.Crop(c, 0, -noteWidth(notes), 0, -20))
 	})
 }
 
@@ -184,9 +214,7 @@ func drawKey(c draw.Canvas, names []string, colours []color.RGBA) {
 		}
 		box := []vg.Point{{X: x, Y: y - 4}, {X: x + 8, Y: y - 4}, {X: x + 8, Y: y + 4}, {X: x, Y: y + 4}}
 		c.FillPolygon(colours[i%len(colours)], box)
-		style := typeface(smallSize, quiet)
-		style.YAlign = text.YCenter
-		c.FillText(style, vg.Point{X: x + 12, Y: y}, name)
+		fillBeside(c, smallSize, quiet, vg.Point{X: x + 12, Y: y}, name)
 		x += keyWidth(name)
 	}
 }
@@ -207,11 +235,9 @@ func (s stackRows) Plot(c draw.Canvas, p *plot.Plot) {
 			if v > 0 {
 				x0, x1 := trX(at), trX(at+v)
 				c.FillPolygon(s.colours[j%len(s.colours)], []vg.Point{{X: x0, Y: y - half}, {X: x1, Y: y - half}, {X: x1, Y: y + half}, {X: x0, Y: y + half}})
+				at += v
 			}
-			at += v
 		}
-		style := typeface(smallSize, quiet)
-		style.YAlign = text.YCenter
-		c.FillText(style, vg.Point{X: c.Max.X + 8, Y: y}, r.note)
+		fillBeside(c, smallSize, quiet, vg.Point{X: c.Max.X + 8, Y: y}, r.note)
 	}
 }

@@ -18,12 +18,12 @@ import (
 // sectionFigures draws all that a section has data for.
 func sectionFigures(set Set, s section, colours palette) ([]figure, error) {
 	var figures []figure
-	add := func(name, title, caption string, svg []byte, err error) error {
+	add := func(name, title, caption string, source Source, svg []byte, err error) error {
 		if err != nil {
 			return fmt.Errorf("figure %s of %s/%s: %w", name, s.Scenario, s.App, err)
 		}
 		if svg != nil {
-			figures = append(figures, figure{slug(s.Scenario, s.App, s.Backend, name), title, fmt.Sprintf("%s (%s)", caption, s.Source), svg})
+			figures = append(figures, figure{slug(s.Scenario, s.App, s.Backend, name), title, fmt.Sprintf("%s (%s)", caption, source), svg})
 		}
 		return nil
 	}
@@ -31,25 +31,25 @@ func sectionFigures(set Set, s section, colours palette) ([]figure, error) {
 	rate := formatRate(s.Focus) + " RPS"
 
 	svg, err := s.p99Figure(colours)
-	if err := add("p99", "P99 over the rate", "Median of the runs' P99 with its interval, logarithmic", svg, err); err != nil {
+	if err := add("p99", "P99 over the rate", "Median of the runs' P99 with its interval, logarithmic", s.Source, svg, err); err != nil {
 		return nil, err
 	}
 	svg, err = cdfFigure(set, focus, colours)
-	if err := add("cdf", "Latencies at "+rate, "All runs' requests together, from the merged histograms", svg, err); err != nil {
+	if err := add("cdf", "Latencies at "+rate, "All runs' requests together, from the merged histograms", s.Source, svg, err); err != nil {
 		return nil, err
 	}
 	svg, err = cpuFigure(focus, colours)
-	if err := add("cpu", "CPU of the replicas at "+rate, "A dot a replica: its mean in percent of what it may use. The line reaches from the idlest to the busiest", svg, err); err != nil {
+	if err := add("cpu", "CPU of the replicas at "+rate, "A dot a replica, a line a component: the mean in percent of what a replica may use. Gap: points between the busiest and the idlest of one component", s.Source, svg, err); err != nil {
 		return nil, err
 	}
 	for _, c := range focus {
 		svg, err = sharesFigure(c)
-		if err := add("shares-"+slug(c.Policy), "Shares of "+c.Policy+" over time at "+rate, "Part of each component's requests that its tables sent to a node", svg, err); err != nil {
+		if err := add("shares-"+slug(c.Policy), "Shares of "+c.Policy+" over time at "+rate, "Part of each component's requests that its tables sent to a node, medians over the runs", s.Source, svg, err); err != nil {
 			return nil, err
 		}
 	}
 	svg, err = stagesFigure(focus)
-	if err := add("stages", "Time of a controller step at "+rate, "Median of the steps, on the machine that ran this", svg, err); err != nil {
+	if err := add("stages", "Time of a controller step at "+rate, "Median of the steps, on the machine that ran this", Measured, svg, err); err != nil {
 		return nil, err
 	}
 	return figures, nil
@@ -79,7 +79,7 @@ func p99Rows(cells []Cell, colours palette) ([]byte, error) {
 	for _, c := range cells {
 		if e := c.P99Ms; e != nil {
 			rows = append(rows, dotRow{name: c.Policy, colour: colours[c.Policy], note: formatMs(e.Median) + " ms",
-				dots: []dot{{x: e.Median, lo: orNaN(e.Lo), hi: orNaN(e.Hi)}}})
+				tracks: [][]dot{{{x: e.Median, lo: orNaN(e.Lo), hi: orNaN(e.Hi)}}}})
 		}
 	}
 	return drawRows(rows, rowAxes{label: "P99, ms", log: true})
@@ -105,8 +105,7 @@ func cdfFigure(set Set, cells []Cell, colours palette) ([]byte, error) {
 		}
 	}
 	bottom, top := 0.0, 100.0
-	percent := plot.ConstantTicks{{Value: 0, Label: "0 %"}, {Value: 25, Label: "25 %"}, {Value: 50, Label: "50 %"}, {Value: 75, Label: "75 %"}, {Value: 100, Label: "100 %"}}
-	return drawKeyedLines(lines, lineAxes{xLabel: "latency, ms", yLabel: "requests answered within", xLog: true, yTicks: percent, yMin: &bottom, yMax: &top})
+	return drawKeyedLines(lines, lineAxes{xLabel: "latency, ms", yLabel: "requests answered within", xLog: true, yTicks: percentTicks(100), yMin: &bottom, yMax: &top})
 }
 
 // cdf gives points (ms, percent): more of them towards the tail, where
@@ -122,6 +121,22 @@ func cdf(h *hdrhistogram.Histogram) []linePoint {
 	return points
 }
 
+// percentTicks are three to five ticks from 0 to top percent.
+func percentTicks(top float64) plot.ConstantTicks {
+	step := 25.0
+	for _, s := range []float64{1, 2, 5, 10, 20} {
+		if top <= 3.5*s {
+			step = s
+			break
+		}
+	}
+	var ticks plot.ConstantTicks
+	for v := 0.0; v <= top; v += step {
+		ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprintf("%3.0f %%", v)})
+	}
+	return ticks
+}
+
 // cpuFigure shows the balance: a row a policy, a dot a replica.
 func cpuFigure(cells []Cell, colours palette) ([]byte, error) {
 	var rows []dotRow
@@ -130,19 +145,36 @@ func cpuFigure(cells []Cell, colours palette) ([]byte, error) {
 		if len(usages) == 0 {
 			continue
 		}
-		row := dotRow{name: c.Policy, colour: colours[c.Policy]}
-		lo, hi := math.Inf(1), math.Inf(-1)
-		for _, u := range usages {
-			lo, hi = math.Min(lo, u.mean), math.Max(hi, u.mean)
-			row.dots = append(row.dots, dot{x: u.mean, lo: math.NaN(), hi: math.NaN()})
+		row := dotRow{name: c.Policy, colour: colours[c.Policy], tracks: cpuTracks(usages)}
+		if c.CPUGapPp != nil {
+			row.note = fmt.Sprintf("gap %.0f", *c.CPUGapPp)
 		}
-		row.dots = append([]dot{{x: lo, lo: lo, hi: hi}}, row.dots...)
-		row.note = fmt.Sprintf("gap %.0f", hi-lo)
 		rows = append(rows, row)
 	}
 	left, right := 0.0, 100.0
-	ticks := plot.ConstantTicks{{Value: 0, Label: "0 %"}, {Value: 25, Label: "25 %"}, {Value: 50, Label: "50 %"}, {Value: 75, Label: "75 %"}, {Value: 100, Label: "100 %"}}
-	return drawRows(rows, rowAxes{label: "CPU, mean of a run", ticks: ticks, xMin: &left, xMax: &right})
+	return drawRows(rows, rowAxes{label: "CPU, mean of a run", ticks: percentTicks(100), xMin: &left, xMax: &right})
+}
+
+// cpuTracks gives a track a component, in order of their names: its replicas,
+// and the reach from the idlest to the busiest. Backends name a replica by its
+// component and a number.
+func cpuTracks(usages []replicaUsage) [][]dot {
+	byComponent := map[string][]dot{}
+	for _, u := range usages {
+		component := strings.TrimRight(u.replica, "0123456789")
+		byComponent[component] = append(byComponent[component], plainDot(u.mean))
+	}
+	var tracks [][]dot
+	for _, component := range slices.Sorted(maps.Keys(byComponent)) {
+		track := byComponent[component]
+		lo, hi := math.Inf(1), math.Inf(-1)
+		for _, d := range track {
+			lo, hi = math.Min(lo, d.x), math.Max(hi, d.x)
+		}
+		track[0].lo, track[0].hi = lo, hi
+		tracks = append(tracks, track)
+	}
+	return tracks
 }
 
 // nodeColours tell nodes apart; they are no policy's.
@@ -193,7 +225,7 @@ func sharesFigure(c Cell) ([]byte, error) {
 				p.X.Tick.Marker = plot.ConstantTicks{}
 			}
 			p.Y.Min, p.Y.Max = 0, math.Max(top*1.05, 1)
-			p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0 %"}, {Value: math.Floor(top/20) * 10, Label: fmt.Sprintf("%3.0f %%", math.Floor(top/20)*10)}}
+			p.Y.Tick.Marker = percentTicks(top)
 			p.Add(gridLines{}, lineSeries(lines))
 			bottom := vg.Length((len(components) - 1 - i) * panel)
 			if i < len(components)-1 {
@@ -296,7 +328,7 @@ func scaleFigure(points []ScalePoint, colours palette) ([]byte, error) {
 	for _, policy := range scalePolicies(points) {
 		l := line{name: policy, colour: colours[policy], marks: true}
 		for _, p := range scaleOf(points, policy) {
-			l.points = append(l.points, plain(float64(p.Replicas), 1000*p.Seconds))
+			l.points = append(l.points, plain(float64(p.Replicas), p.Ms))
 			if !slices.Contains(sizes, float64(p.Replicas)) {
 				sizes = append(sizes, float64(p.Replicas))
 			}
@@ -315,10 +347,10 @@ func claimsFigure(judgements []Judgement) ([]byte, error) {
 		}
 		rows = append(rows, dotRow{
 			name: strings.TrimPrefix(strings.TrimPrefix(j.ID, "heart-"), "lata-"), colour: verdictColours[j.Verdict], note: formatRatio(*j.Measured / j.Published),
-			dots: []dot{
+			tracks: [][]dot{{
 				{x: *j.Measured, lo: math.Min(*j.Measured, j.Published), hi: math.Max(*j.Measured, j.Published)},
 				{x: j.Published, lo: math.NaN(), hi: math.NaN(), hollow: true},
-			},
+			}},
 		})
 	}
 	return drawRows(rows, rowAxes{label: "ms; ring = published, dot = here", log: true})

@@ -95,7 +95,6 @@ func (j *Judgement) vector(s Set, t Tolerance, name string) {
 		return
 	}
 	j.Measured = &v
-	j.Source = Simulated
 	j.Verdict = NotReproduced
 	j.Reason = fmt.Sprintf("the computed example gives %s", formatValue(v, j.Unit))
 	if t.holds(v, j.Published) {
@@ -106,13 +105,12 @@ func (j *Judgement) vector(s Set, t Tolerance, name string) {
 // growth judges a scheduling time by its exponent; the time itself, of another
 // machine and another solver, is shown.
 func (j *Judgement) growth(s Set, t Tolerance, g Growth) {
-	seconds, errTime := s.scaleSeconds(g.Policy, g.Replicas)
+	ms, errTime := s.scaleMs(g.Policy, g.Replicas)
 	own, errOwn := s.exponent(g.Policy, g.From, g.To)
 	if err := joinMissing(errTime, errOwn); err != nil {
 		j.notComparable(err.Error())
 		return
 	}
-	ms := 1000 * seconds
 	j.Measured = &ms
 	j.Source = Measured // a time on this machine, not a model of one
 	published := growthExponent(g.PublishedFromMs, g.PublishedToMs, g.From, g.To)
@@ -157,17 +155,25 @@ func (j *Judgement) cells(labs []lab, claims Claims, c Claim) {
 func (j *Judgement) weigh(l lab, claims Claims, c Claim, m measurement) {
 	t := claims.Tolerances[c.Kind]
 	j.Reason = fmt.Sprintf("%s %s against %s: %s", j.Source, formatValue(m.value, c.Unit), formatValue(c.Published, c.Unit), t.distance(m.value, c.Published))
-	if t.holds(m.value, c.Published) {
+	right, why := l.direction(claims, c, m.value)
+	switch {
+	case t.holds(m.value, c.Published) && (right || !c.Measure.Form.signed()):
 		j.Verdict = Reproduced
-	} else {
-		right, why := l.direction(claims, c, m.value)
+	case right:
+		j.Verdict = Direction
+		j.Reason += "; " + why
+	default:
+		// A loss is no small gain, however near to one.
 		j.Verdict = NotReproduced
-		if right {
-			j.Verdict = Direction
-		}
 		j.Reason += "; " + why
 	}
 	j.Reason += caveats(c, m)
+}
+
+// signed is true for forms whose sign is the claim: that something got better
+// or worse.
+func (f Form) signed() bool {
+	return f == FormReduction || f == FormIncrease || f == FormDifference || f == FormRatio
 }
 
 // caveats are what weakens the cells that were used.
@@ -221,7 +227,7 @@ func (t Tolerance) distance(measured, published float64) string {
 	case t.Factor > 0:
 		return fmt.Sprintf("other sign, tolerance ×%s", trimZero(t.Factor))
 	case t.Points > 0:
-		return fmt.Sprintf("%+.1f points, tolerance %s", measured-published, trimZero(t.Points))
+		return fmt.Sprintf("%+.2f points, tolerance %s", measured-published, trimZero(t.Points))
 	}
 	return "must be equal"
 }
@@ -283,7 +289,7 @@ func (l lab) order(claims Claims, c Claim, measured float64) (bool, string) {
 	if peers == 0 {
 		return false, "no other published figure to compare its order with"
 	}
-	return true, fmt.Sprintf("right order against %d other published figures", peers)
+	return true, fmt.Sprintf("right order against %s", plural(peers, "other published figure"))
 }
 
 func isPeer(c, p Claim) bool {

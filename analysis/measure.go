@@ -270,7 +270,7 @@ func (l lab) faster(of, against Key) (float64, []Cell, error) {
 	return 100 * float64(faster) / (steps - 1), cells, nil
 }
 
-// growthExponent is b in seconds ~ replicas^b between two sizes.
-func growthExponent(fromSeconds, toSeconds float64, from, to int) float64 {
-	return math.Log(toSeconds/fromSeconds) / math.Log(float64(to)/float64(from))
+// growthExponent is b in time ~ replicas^b between two sizes.
+func growthExponent(fromMs, toMs float64, from, to int) float64 {
+	return math.Log(toMs/fromMs) / math.Log(float64(to)/float64(from))
 }

@@ -240,11 +240,11 @@ func (s *Set) readVectors(path string) error {
 }
 
 func (s *Set) readScale(path string) error {
-	var file ScaleFile
-	if err := readJSON(path, &file); err != nil {
+	var report experiments.ScaleReport
+	if err := readJSON(path, &report); err != nil {
 		return err
 	}
-	s.Scale = append(s.Scale, file.Points...)
+	s.Scale = append(s.Scale, scalePoints(report)...)
 	return nil
 }
 

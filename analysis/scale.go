@@ -4,24 +4,26 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-)
 
-// ScaleFile is scale.json: what `heartbed scale` measured.
-type ScaleFile struct {
-	Points []ScalePoint `json:"points"`
-}
+	"heartbed/experiments"
+)
 
 // ScalePoint is the scheduling time of a policy at one size: one step of the
 // policy without collecting metrics and without applying the table.
 type ScalePoint struct {
-	Policy     string  `json:"policy"`
-	Replicas   int     `json:"replicas"` // in total
-	Nodes      int     `json:"nodes"`
-	Components int     `json:"components"`
-	Runs       int     `json:"runs"`
-	Seconds    float64 `json:"seconds"` // median over the runs
-	MinSeconds float64 `json:"minSeconds,omitempty"`
-	MaxSeconds float64 `json:"maxSeconds,omitempty"`
+	Policy                      string
+	Replicas, Nodes, Components int // in total
+	Steps                       int
+	Ms                          float64 // median over the steps
+}
+
+// scalePoints lists what a report measured.
+func scalePoints(r experiments.ScaleReport) []ScalePoint {
+	points := make([]ScalePoint, len(r.Rows))
+	for i, row := range r.Rows {
+		points[i] = ScalePoint{row.Policy, row.Replicas, r.Nodes, r.Components, r.Steps, row.TotalMs}
+	}
+	return points
 }
 
 // scalePolicies are the policies that were measured, in the report's order.
@@ -48,11 +50,11 @@ func scaleOf(points []ScalePoint, policy string) []ScalePoint {
 	return own
 }
 
-// scaleSeconds is the time of a policy at a size.
-func (s Set) scaleSeconds(policy string, replicas int) (float64, error) {
+// scaleMs is the time of a policy at a size.
+func (s Set) scaleMs(policy string, replicas int) (float64, error) {
 	for _, p := range s.Scale {
-		if p.Policy == policy && p.Replicas == replicas && p.Seconds > 0 {
-			return p.Seconds, nil
+		if p.Policy == policy && p.Replicas == replicas && p.Ms > 0 {
+			return p.Ms, nil
 		}
 	}
 	return 0, missingError{[]string{fmt.Sprintf("the scheduling time of %s with %d replicas was not measured", policy, replicas)}}
@@ -60,8 +62,8 @@ func (s Set) scaleSeconds(policy string, replicas int) (float64, error) {
 
 // exponent is the growth of a policy's time between two sizes.
 func (s Set) exponent(policy string, from, to int) (float64, error) {
-	a, errA := s.scaleSeconds(policy, from)
-	b, errB := s.scaleSeconds(policy, to)
+	a, errA := s.scaleMs(policy, from)
+	b, errB := s.scaleMs(policy, to)
 	if err := joinMissing(errA, errB); err != nil {
 		return 0, err
 	}

@@ -174,11 +174,10 @@ func deviationTable(all []Deviations) []byte {
 }
 
 func scaleTable(points []ScalePoint) []byte {
-	t := newTable("policy", "replicas", "nodes", "components", "runs", "seconds", "min_seconds", "max_seconds")
+	t := newTable("policy", "replicas", "nodes", "components", "steps", "ms")
 	for _, policy := range scalePolicies(points) {
 		for _, p := range scaleOf(points, policy) {
-			t.row(p.Policy, strconv.Itoa(p.Replicas), strconv.Itoa(p.Nodes), strconv.Itoa(p.Components), strconv.Itoa(p.Runs),
-				number(p.Seconds), number(p.MinSeconds), number(p.MaxSeconds))
+			t.row(p.Policy, strconv.Itoa(p.Replicas), strconv.Itoa(p.Nodes), strconv.Itoa(p.Components), strconv.Itoa(p.Steps), number(p.Ms))
 		}
 	}
 	return t.bytes()

@@ -95,6 +95,15 @@ func typeface(size vg.Length, c color.Color) text.Style {
 	}
 }
 
+// fillBeside writes a text with its middle at a height. gonum centres the box
+// of a line, which has more room above the letters than below.
+func fillBeside(c draw.Canvas, size vg.Length, colour color.Color, at vg.Point, txt string) {
+	style := typeface(size, colour)
+	style.YAlign = text.YCenter
+	at.Y += style.FontExtents().Descent
+	c.FillText(style, at, txt)
+}
+
 // newPlot gives a plot with quiet axes and without a box.
 func newPlot(xLabel, yLabel string) *plot.Plot {
 	p := plot.New()
@@ -121,13 +130,21 @@ func render(width, height vg.Length, drawOn func(draw.Canvas)) ([]byte, error) {
 	canvas := vgsvg.New(width, height)
 	dc := draw.New(canvas)
 	dc.FillPolygon(paper, []vg.Point{{X: 0, Y: 0}, {X: width, Y: 0}, {X: width, Y: height}, {X: 0, Y: height}})
-	drawOn(draw.Crop(dc, 2, -6, 2, -4))
+	drawOn(draw.Crop(dc, 6, -6, 2, -4))
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return nil, fmt.Errorf("draw figure: %w", err)
 	}
 	// Liberation Sans has the metrics of Arial and Helvetica.
-	return bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif")), nil
+	return bytes.ReplaceAll(bytes.Map(inXML, b.Bytes()), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif")), nil
+}
+
+// inXML leaves out what XML cannot hold, as a name of the user's may.
+func inXML(r rune) rune {
+	if (r < ' ' && r != '\n' && r != '\t') || r == 0xFFFE || r == 0xFFFF {
+		return -1
+	}
+	return r
 }
 
 // inlineRules make a figure part of the report: no prologue, its size set by
@@ -137,7 +154,7 @@ var inlineRules = []struct {
 	replace string
 }{
 	{regexp.MustCompile(`(?s)^.*?<svg width="[^"]*" height="[^"]*"`), `<svg role="img"`},
-	{regexp.MustCompile(`\s+xmlns:xlink="[^"]*"`), ``},
+	{regexp.MustCompile(`\s+xmlns(:xlink)?="[^"]*"`), ``},
 	{regexp.MustCompile(`font-family:[^;"]*;font-variant:normal;font-weight:normal;font-style:normal;`), ``},
 	{regexp.MustCompile(cssColour(paper)), `var(--paper)`},
 	{regexp.MustCompile(cssColour(ink)), `var(--ink)`},
@@ -153,8 +170,8 @@ func inline(svg []byte) []byte {
 }
 
 // decades are the ticks of a logarithmic axis: 1, 2 and 5 of each power of
-// ten where the range is short, the powers alone where it is long.
-type decades struct{ suffix string }
+// ten where the range has no more decades than dense, else the powers alone.
+type decades struct{ dense float64 }
 
 // Ticks implements plot.Ticker. It never fails: a range that is empty or not
 // above zero has no ticks.
@@ -164,7 +181,7 @@ func (d decades) Ticks(lo, hi float64) []plot.Tick {
 	}
 	span := math.Log10(hi / lo)
 	steps := []float64{1}
-	if span < 3.2 {
+	if span < d.dense {
 		steps = []float64{1, 2, 5}
 	}
 	if span < 0.7 {
@@ -174,7 +191,7 @@ func (d decades) Ticks(lo, hi float64) []plot.Tick {
 	for exp := math.Floor(math.Log10(lo)); exp <= math.Ceil(math.Log10(hi)); exp++ {
 		for _, s := range steps {
 			if v := s * math.Pow(10, exp); v >= lo && v <= hi {
-				ticks = append(ticks, plot.Tick{Value: v, Label: axisNumber(v) + d.suffix})
+				ticks = append(ticks, plot.Tick{Value: v, Label: axisNumber(v)})
 			}
 		}
 	}
@@ -189,20 +206,23 @@ func axisNumber(v float64) string {
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
-// logRange widens the span of positive values so that a logarithmic axis can
-// show it; false = there is no positive value. gonum's scale panics on less.
-func logRange(values []float64) (lo, hi float64, ok bool) {
-	lo, hi = math.Inf(1), 0
-	for _, v := range values {
-		if v > 0 && !math.IsInf(v, 0) {
-			lo, hi = math.Min(lo, v), math.Max(hi, v)
-		}
+// showable is true for values that an axis can show: gonum panics on a
+// logarithmic axis with a value that is not above zero, and no time or share
+// is anywhere near the limits.
+func showable(v float64, log bool) bool {
+	const largest, smallest = 1e12, 1e-12
+	if log && v < smallest {
+		return false
 	}
-	if hi == 0 {
-		return 0, 0, false
-	}
+	return math.Abs(v) <= largest // false for NaN
+}
+
+// logRange widens the span of showable values, of nothing too, so that a
+// logarithmic axis has room.
+func logRange(values []float64) (lo, hi float64) {
+	lo, hi = slices.Min(values), slices.Max(values)
 	pad := math.Max(1.12, math.Pow(hi/lo, 0.06))
-	return lo / pad, hi * pad, true
+	return lo / pad, hi * pad
 }
 
 // slug makes a file name of names.
