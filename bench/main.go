@@ -33,6 +33,8 @@ type options struct {
 
 var sections = []section{
 	{"lemon", "minimum cost flow: heart/flow against LEMON's network simplex", runLemon},
+	{"step", "scheduling time: a step of HEART and LATA", runStep},
+	{"simulator", "events of the simulator", runSimulator},
 }
 
 func main() {

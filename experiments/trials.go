@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -60,19 +61,23 @@ func (s Scenario) Trials(backend string) ([]Planned, error) {
 // shuffled gives the methods in the order in which a block runs them.
 func (s Scenario) shuffled(app string, rps float64, rep int) []string {
 	order := slices.Clone(s.Compare)
-	h := sha256.Sum256(fmt.Appendf(nil, "%s %x", app, math.Float64bits(rps)))
-	stream := uint64(h[0])<<24 | uint64(h[1])<<16 | uint64(h[2])<<8 | uint64(h[3])
-	rng := rand.New(rand.NewPCG(s.blockSeed(rep), stream))
+	rng := rand.New(rand.NewPCG(s.blockSeed(app, rps, rep), 0))
 	rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	return order
 }
 
-// blockSeed is the seed of a repetition: consecutive from the scenario's.
-func (s Scenario) blockSeed(rep int) uint64 { return s.Seed + uint64(rep) - 1 }
+// blockSeed is the seed of a block, derived from the scenario's. Every rate
+// and repetition has another one: with a common seed the same few connections
+// would meet the same replicas at every rate, and chance would look like a
+// property of the method. 32 bits, so that every JSON reader keeps it exact.
+func (s Scenario) blockSeed(app string, rps float64, rep int) uint64 {
+	h := sha256.Sum256(fmt.Appendf(nil, "%d %s %x %d", s.Seed, app, math.Float64bits(rps), rep))
+	return uint64(binary.BigEndian.Uint32(h[:4]))
+}
 
 // plan completes a trial of which all but ID and Seed are set.
 func (s Scenario) plan(t Trial, at placed) (Planned, error) {
-	t.Seed = s.blockSeed(t.Rep)
+	t.Seed = s.blockSeed(t.App, t.RPS, t.Rep)
 	method, _ := s.method(t.Policy)
 	p := Planned{Trial: t, Method: method, Warnings: s.Warnings()}
 	p.Plan = testbed.Plan{
