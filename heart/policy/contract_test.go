@@ -3,6 +3,7 @@ package policy
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -131,7 +132,9 @@ func TestContractMeter(t *testing.T) {
 }
 
 func FuzzPolicies(f *testing.F) {
-	f.Add([]byte("a seed of some length for the generator"))
+	seed := make([]byte, 8192)
+	rand.NewChaCha8([32]byte{}).Read(seed)
+	f.Add(seed)
 	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) {
 		name := rapid.SampledFrom(Names()).Draw(t, "policy")
 		p := mustNew(t, name)
