@@ -42,7 +42,7 @@ var testArrows = map[string][]string{
 	"testbed":      {"testbed/sim"},
 	"testbed/sim":  {"heart/policy", "testbed/testbedtest"},
 	"experiments":  {"testbed/sim", "analysis"},
-	"analysis":     {"testbed/sim", "heart", "workloads"},
+	"analysis":     {"testbed/sim", "heart", "heart/policy", "workloads"},
 	"cmd/heartbed": {},
 }
 

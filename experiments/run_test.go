@@ -127,6 +127,7 @@ func TestResume(t *testing.T) {
 	})
 	damaged := func(t *testing.T, content string) (string, Outcome) {
 		dir := t.TempDir()
+		require.NoError(t, os.CopyFS(filepath.Join(dir, hdrFolder), os.DirFS(filepath.Join(whole, hdrFolder))))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, resultsFile), []byte(content), 0o600))
 		return dir, run(t, e, Options{Dir: dir, Workers: 2})
 	}
@@ -140,6 +141,14 @@ func TestResume(t *testing.T) {
 	t.Run("out of order", func(t *testing.T) {
 		dir, out := damaged(t, lines[7]+lines[2])
 		require.Equal(t, 2, out.Resumed)
+		require.Equal(t, want, readResultFile(t, dir))
+	})
+	t.Run("histogram lost", func(t *testing.T) {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, resultsFile), []byte(lines[0]), 0o600))
+		out := run(t, e, Options{Dir: dir, Workers: 2})
+		require.Zero(t, out.Resumed)
+		require.Contains(t, out.Warnings[0], e.Trials[0].ID+".hlog: it is run again")
 		require.Equal(t, want, readResultFile(t, dir))
 	})
 	t.Run("complete", func(t *testing.T) {
@@ -160,7 +169,7 @@ func TestRunRefusesForeignResults(t *testing.T) {
 	e := mine(t, Selection{Repetitions: 1})
 	run(t, e, Options{Dir: dir})
 	good := readResultFile(t, dir)
-	seed := uint64(8)
+	seed, shorter := uint64(8), 15*time.Second
 	other, err := Load("LAN")
 	require.NoError(t, err)
 	lan, err := other.Experiment(Selection{}, "sim")
@@ -174,7 +183,7 @@ func TestRunRefusesForeignResults(t *testing.T) {
 		"other JSON":       {good + "{}\n", e, `line 7: found trial id "" with verdict ""`},
 		"twice":            {good + good[:strings.Index(good, "\n")+1], e, "is there twice"},
 		"another seed":     {good, mine(t, Selection{Seed: &seed}), "measured with other settings"},
-		"quick":            {good, mine(t, Selection{Quick: true}), "measured with other settings"},
+		"a shorter run":    {good, mine(t, Selection{Duration: &shorter}), "measured with other settings"},
 		"another scenario": {good, lan, "of scenario mine on sim, measured with other settings"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -91,6 +91,10 @@ func readStore(dir string) (*store, []string, error) {
 			warnings = append(warnings, fmt.Sprintf("%s: line %d: %s failed (%s): it is run again", path, i+1, r.Trial.title(), r.Error))
 			continue
 		}
+		if r.LatencyMs != nil && !exists(s.hlog(id)) {
+			warnings = append(warnings, fmt.Sprintf("%s: line %d: %s has no %s: it is run again", path, i+1, r.Trial.title(), s.hlog(id)))
+			continue
+		}
 		s.ids, s.lines[id], s.results[id] = append(s.ids, id), lines[i], r
 	}
 	return s, warnings, nil
@@ -168,8 +172,10 @@ func (s *store) histogram(id string, h *hdrhistogram.Histogram) error {
 	if err != nil {
 		return fmt.Errorf("encode histogram of trial %s: %w", id, err)
 	}
-	return writeFile(filepath.Join(s.dir, hdrFolder, id+".hlog"), b.Bytes())
+	return writeFile(s.hlog(id), b.Bytes())
 }
+
+func (s *store) hlog(id string) string { return filepath.Join(s.dir, hdrFolder, id+".hlog") }
 
 // writeFile replaces a file as a whole: readers see the old one or the new one.
 func writeFile(path string, content []byte) error {

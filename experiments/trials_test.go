@@ -20,7 +20,7 @@ func TestTrialsFormBlocks(t *testing.T) {
 	require.NoError(t, err)
 	methods := len(s.Compare)
 	require.Len(t, trials, s.Repetitions*6*methods)
-	ids, orders := map[string]bool{}, map[string]bool{}
+	ids, orders, seeds := map[string]bool{}, map[string]bool{}, map[uint64]bool{}
 	for block := range slices.Chunk(trials, methods) {
 		seen := map[string]bool{}
 		order := ""
@@ -28,16 +28,17 @@ func TestTrialsFormBlocks(t *testing.T) {
 			require.Equal(t, block[0].App, p.App)
 			require.Equal(t, block[0].RPS, p.RPS)
 			require.Equal(t, block[0].Rep, p.Rep)
-			require.Equal(t, s.Seed+uint64(p.Rep)-1, p.Seed)
+			require.Equal(t, p.Seed, p.Plan.Seed)
 			require.Equal(t, block[0].Plan.Seed, p.Plan.Seed, "a block has the same arrivals")
 			require.Equal(t, block[0].Plan.Load, p.Plan.Load)
 			require.False(t, seen[p.Policy])
 			seen[p.Policy], ids[p.ID] = true, true
 			order += p.Policy + " "
 		}
-		orders[order] = true
+		orders[order], seeds[block[0].Seed] = true, true
 	}
 	require.Len(t, ids, len(trials), "every trial has an ID of its own")
+	require.Len(t, seeds, len(trials)/methods, "every block has arrivals of its own")
 	require.Greater(t, len(orders), 10, "methods are shuffled inside the blocks")
 	require.Equal(t, 1, trials[len(trials)/s.Repetitions-1].Rep, "a repetition is complete before the next begins")
 

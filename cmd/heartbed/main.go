@@ -28,6 +28,8 @@ const (
 var (
 	// errThreshold: the run went well and a threshold of its spec was missed.
 	errThreshold = errors.New("threshold missed")
+	// errInterrupted: Ctrl-C or a request to end.
+	errInterrupted = errors.New("interrupted")
 	// errUsage: the command line makes no sense.
 	errUsage = errors.New("bad usage")
 )
@@ -61,7 +63,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func exitCode(err error) int {
 	switch {
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case errors.Is(err, errThreshold):
 		return exitThreshold

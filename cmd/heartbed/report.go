@@ -56,10 +56,11 @@ func importCommand() *cobra.Command {
 	var o analysis.ImportOptions
 	var out string
 	cmd := &cobra.Command{
-		Use:   "import",
-		Short: "Read logs of another load generator into a result folder",
-		Args:  usage(cobra.NoArgs),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:     "import",
+		Short:   "Read logs of another load generator into a result folder",
+		Example: "  heartbed import wrk2 logs --out out/measured",
+		Args:    usage(cobra.NoArgs),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	wrk2 := &cobra.Command{
 		Use:   "wrk2 DIR",

@@ -49,7 +49,7 @@ it stopped when the same command is given again.`,
 	flags.StringSliceVar(&f.policies, "policy", nil, "methods of the scenario or policies, or all (default the scenario's compare)")
 	flags.Float64SliceVar(&f.rps, "rps", nil, "requests a second, may be fractional (default each app's own)")
 	flags.IntVar(&f.reps, "reps", 0, "repetitions, each with a seed of its own (default the scenario's)")
-	flags.Uint64Var(&f.seed, "seed", 0, "seed of the first repetition (default the scenario's)")
+	flags.Uint64Var(&f.seed, "seed", 0, "seed of all randomness (default the scenario's)")
 	flags.DurationVar(&f.duration, "duration", 0, "measured time of a trial (default the scenario's)")
 	flags.DurationVar(&f.warmup, "warmup", 0, "load before the measured time (default the scenario's)")
 	flags.StringVar(&f.out, "out", "", "result folder (default out/<scenario>-<backend>)")
@@ -151,8 +151,8 @@ func (j job) measure(ctx context.Context, stderr io.Writer) (complete bool, err 
 		fmt.Fprintf(stderr, "warning: %s\n", w)
 	}
 	if errors.Is(err, context.Canceled) {
-		return false, fmt.Errorf("interrupted after %d of %d trials, which are kept in %s; the same command goes on from there: %w",
-			len(outcome.Results), len(j.experiment.Trials), j.dir, err)
+		return false, fmt.Errorf("%w after %d of %d trials, which are kept in %s; the same command goes on from there",
+			errInterrupted, len(outcome.Results), len(j.experiment.Trials), j.dir)
 	}
 	if err != nil {
 		return false, err

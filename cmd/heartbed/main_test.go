@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// heartbed runs a command line and gives what it printed.
+func heartbed(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	code = Run(t.Context(), args, &out, &err)
+	return code, out.String(), err.String()
+}
+
+func TestRunReportCompare(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tiny")
+	code, stdout, stderr := heartbed(t, "run", "--file", "testdata/tiny.yaml", "--out", dir)
+	require.Equal(t, exitDone, code, stderr)
+	require.Contains(t, stderr, "4 of 4 trials")
+	require.Contains(t, stdout, "report: "+filepath.Join(dir, "report.html"))
+	for _, name := range []string{"scenario.yaml", "env.json", "results.jsonl", "summary.json", "report.html", "report.md"} {
+		require.FileExists(t, filepath.Join(dir, name))
+	}
+
+	code, _, stderr = heartbed(t, "run", "--file", "testdata/tiny.yaml", "--out", dir)
+	require.Equal(t, exitDone, code)
+	require.Contains(t, stderr, "4 of 4 trials in", "nothing is run twice")
+	require.Contains(t, stderr, "4 kept from before")
+
+	before, err := os.ReadFile(filepath.Join(dir, "summary.json"))
+	require.NoError(t, err)
+	code, _, stderr = heartbed(t, "report", dir)
+	require.Equal(t, exitDone, code, stderr)
+	after, err := os.ReadFile(filepath.Join(dir, "summary.json"))
+	require.NoError(t, err)
+	require.Equal(t, string(before), string(after), "a report is a function of the results")
+
+	// What scenario.yaml says can be run again and gives the same figures; a
+	// quick run of it gives others.
+	again, quick := filepath.Join(t.TempDir(), "again"), filepath.Join(t.TempDir(), "quick")
+	code, _, stderr = heartbed(t, "run", "--file", filepath.Join(dir, "scenario.yaml"), "--out", again, "--workers", "1")
+	require.Equal(t, exitDone, code, stderr)
+	code, stdout, _ = heartbed(t, "compare", dir, again)
+	require.Equal(t, exitDone, code)
+	require.Equal(t, 2, strings.Count(stdout, "×1.00 ~"), stdout)
+	code, _, stderr = heartbed(t, "run", "--file", "testdata/tiny.yaml", "--out", quick, "--duration", "3s", "--policy", "heart,lata", "--rps", "20,12.5", "--reps", "1")
+	require.Equal(t, exitDone, code, stderr)
+	code, stdout, _ = heartbed(t, "compare", dir, quick)
+	require.Equal(t, exitDone, code)
+	require.Regexp(t, `(?m)^tiny +pair +20 +heart .* ~ *$`, stdout)
+	require.Regexp(t, `(?m)^only in A: tiny/pair/least-request at 20 RPS`, stdout)
+	require.Regexp(t, `(?m)^only in B: tiny/pair/lata at 12.5 RPS`, stdout)
+}
+
+func TestExitCodes(t *testing.T) {
+	tiny, err := os.ReadFile("testdata/tiny.yaml")
+	require.NoError(t, err)
+	write := func(text string) string {
+		path := filepath.Join(t.TempDir(), "s.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	strict := write(string(tiny) + "thresholds: [{app: pair, method: heart, rps: 20, metric: p99Ms, max: 0.001}]\n")
+	wide := write(string(tiny) + "thresholds: [{app: pair, method: heart, rps: 20, metric: p99Ms, max: 60000}]\n")
+	plain := write("not a folder")
+	log := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(log, "results.jsonl"), []byte("no result\n"), 0o600))
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"help":               {[]string{"--help"}, exitDone, ""},
+		"no command":         {nil, exitDone, ""},
+		"threshold held":     {[]string{"run", "--file", wide, "--reps", "1", "--out", "DIR"}, exitDone, ""},
+		"threshold missed":   {[]string{"run", "--file", strict, "--reps", "1", "--out", "DIR"}, exitThreshold, "expected at most 0.001"},
+		"folder is a file":   {[]string{"run", "--file", wide, "--out", filepath.Join(plain, "x")}, exitFailed, "not a directory"},
+		"unknown command":    {[]string{"fly"}, exitBadInput, `unknown command "fly"`},
+		"unknown flag":       {[]string{"run", "--scenaro", "A"}, exitBadInput, "See 'heartbed run --help'."},
+		"no scenario":        {[]string{"run"}, exitBadInput, "give either --scenario or --file"},
+		"both":               {[]string{"run", "--scenario", "A", "--file", wide}, exitBadInput, "give either --scenario or --file"},
+		"unknown scenario":   {[]string{"run", "--scenario", "Z", "--out", "DIR"}, exitBadInput, `found scenario "Z", expected one of A, B,`},
+		"unknown both":       {[]string{"run", "--scenario", "Z", "--backend", "moon", "--out", "DIR"}, exitBadInput, `found "moon", expected one of`},
+		"no such file":       {[]string{"run", "--file", "none.yaml", "--out", "DIR"}, exitBadInput, "none.yaml"},
+		"unknown app":        {[]string{"run", "--file", wide, "--app", "shop", "--out", "DIR"}, exitBadInput, `found "shop", expected one of pair`},
+		"unknown policy":     {[]string{"run", "--file", wide, "--policy", "magic", "--out", "DIR"}, exitBadInput, `found "magic", expected one of`},
+		"negative rate":      {[]string{"run", "--file", wide, "--rps", "-4", "--out", "DIR"}, exitBadInput, "found -4, expected a number above 0"},
+		"NaN rate":           {[]string{"run", "--file", wide, "--rps", "NaN", "--out", "DIR"}, exitBadInput, "found NaN"},
+		"no repetition":      {[]string{"run", "--file", wide, "--reps", "0", "--out", "DIR"}, exitBadInput, "--reps is 0"},
+		"no duration":        {[]string{"run", "--file", wide, "--duration", "0s", "--out", "DIR"}, exitBadInput, "timing.duration: found 0s"},
+		"unit missing":       {[]string{"run", "--file", wide, "--duration", "60", "--out", "DIR"}, exitBadInput, "missing unit"},
+		"broken results":     {[]string{"run", "--file", wide, "--out", log}, exitBadInput, "line 1: found"},
+		"report of nothing":  {[]string{"report", t.TempDir()}, exitBadInput, "found no results.jsonl"},
+		"report of a mess":   {[]string{"report", log}, exitBadInput, "line 1"},
+		"report needs a dir": {[]string{"report"}, exitBadInput, "accepts 1 arg(s)"},
+		"compare one":        {[]string{"compare", log}, exitBadInput, "accepts 2 arg(s)"},
+		"import nothing":     {[]string{"import", "wrk2", t.TempDir(), "--out", "DIR"}, exitBadInput, "no run could be read"},
+		"import without out": {[]string{"import", "wrk2", "."}, exitBadInput, "--out"},
+		"import over":        {[]string{"import", "wrk2", ".", "--out", log}, exitBadInput, "expected a new folder"},
+		"show":               {[]string{"scenarios", "show", "B"}, exitDone, ""},
+		"show unknown":       {[]string{"scenarios", "show", "Z"}, exitBadInput, `found scenario "Z"`},
+		"bad param":          {[]string{"allocate", "--param", "filter", wide}, exitBadInput, "expected key=value"},
+		"no recording":       {[]string{"allocate", "none.yaml"}, exitBadInput, "none.yaml"},
+		"scale nothing":      {[]string{"scale", "--policy", "magic"}, exitBadInput, "magic"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "out")
+			for i, a := range c.args {
+				if a == "DIR" {
+					c.args[i] = dir
+				}
+			}
+			code, _, stderr := heartbed(t, c.args...)
+			require.Equal(t, c.code, code, stderr)
+			require.Contains(t, stderr, c.says)
+			if code == exitBadInput {
+				require.NoDirExists(t, dir, "bad input leaves nothing behind")
+			}
+		})
+	}
+}
+
+func TestInterruptKeepsResultsAndSaysHowToGoOn(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	dir := filepath.Join(t.TempDir(), "out")
+	var stdout, stderr bytes.Buffer
+	code := Run(ctx, []string{"run", "--file", "testdata/tiny.yaml", "--out", dir}, &stdout, &stderr)
+	require.Equal(t, exitInterrupted, code)
+	require.Contains(t, stderr.String(), "interrupted after 0 of 4 trials")
+	require.Contains(t, stderr.String(), "the same command goes on from there")
+	require.NoFileExists(t, filepath.Join(dir, "report.html"))
+	code, _, _ = heartbed(t, "run", "--file", "testdata/tiny.yaml", "--out", dir)
+	require.Equal(t, exitDone, code)
+}
+
+// Every command explains itself with an example that it accepts.
+func TestEveryCommandHasHelp(t *testing.T) {
+	var visit func(*cobra.Command)
+	visit = func(c *cobra.Command) {
+		if c.Name() == "help" || c.Name() == "completion" {
+			return
+		}
+		require.NotEmpty(t, c.Short, c.CommandPath())
+		require.NotEmpty(t, c.Example, c.CommandPath())
+		for line := range strings.Lines(c.Example) {
+			words := strings.Fields(line)
+			require.Equal(t, "heartbed", words[0], c.CommandPath())
+			found, _, err := c.Root().Find(words[1:])
+			require.NoError(t, err, line)
+			require.NotEqual(t, c.Root(), found, line)
+		}
+		code, stdout, _ := heartbed(t, append(strings.Fields(c.CommandPath())[1:], "--help")...)
+		require.Equal(t, exitDone, code)
+		require.Contains(t, stdout, "Usage:", c.CommandPath())
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit(rootCommand())
+}
+
+func TestLists(t *testing.T) {
+	code, stdout, _ := heartbed(t, "scenarios", "list")
+	require.Equal(t, exitDone, code)
+	require.Regexp(t, `(?m)^LAN +Nodes less than 1 ms apart$`, stdout)
+	code, stdout, _ = heartbed(t, "policies")
+	require.Equal(t, exitDone, code)
+	require.Regexp(t, `(?m)^heart `, stdout)
+	require.Regexp(t, `(?m)^  filter +on `, stdout)
+	code, stdout, _ = heartbed(t, "version")
+	require.Equal(t, exitDone, code)
+	require.Contains(t, stdout, "heartbed commit ")
+	code, stdout, _ = heartbed(t, "doctor")
+	require.Equal(t, exitDone, code)
+	for _, name := range backendNames() {
+		require.Regexp(t, `(?m)^`+name+` +ok `, stdout)
+	}
+	code, stdout, _ = heartbed(t, "scale", "--replicas", "10,20", "--steps", "3", "--json")
+	require.Equal(t, exitDone, code)
+	require.True(t, json.Valid([]byte(stdout)))
+}
+
+func TestAllocate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "windows.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(`nodes: [n1, n2]
+rttMs: [[0, 10], [10, 0]]
+calls: [{from: d, to: e}]
+replicas:
+  - {name: d1, component: d, node: n1}
+  - {name: e1, component: e, node: n1}
+  - {name: e2, component: e, node: n2}
+windows:
+  - {e1: {cpuSeconds: 12, requests: 600}, e2: {cpuSeconds: 4, requests: 600}}
+`), 0o600))
+	code, stdout, stderr := heartbed(t, "allocate", "--policy", "heart", "--param", "filter=off", path)
+	require.Equal(t, exitDone, code, stderr)
+	var got struct {
+		Routes []struct {
+			From, To string
+			Shares   []struct {
+				To    string
+				Share float64
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(stdout), &got))
+	require.Equal(t, "e", got.Routes[0].To)
+	require.InDelta(t, 0.25, got.Routes[0].Shares[0].Share, 1e-3, "n1 costs three times as much a request")
+}
