@@ -6,9 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// parallelWork is the number of links or replicas from which a stage is worth
-// the start of goroutines, which costs some 10 µs.
-const parallelWork = 10_000
+// parallelWork is the number of links or replicas from which a stage, which then
+// takes some ten milliseconds, is worth a second core. Below, waiting for a busy
+// core may cost more than it brings.
+const parallelWork = 100_000
 
 // each calls do for 0 to n-1, at the same time where the work is large enough.
 // Calls write to places of their own, so that the outcome does not depend on
