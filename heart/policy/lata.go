@@ -17,7 +17,7 @@ var _ = register(Spec{
 	Summary: "LATA: least network delay at equal load for every replica",
 	Params: []Param{
 		{"supply", "100", "units of traffic a caller replica sends; the shares are multiples of one unit"},
-		{"truncate", "on", "cost of a link: whole milliseconds rounded down, as the authors' code has it, or microseconds"},
+		{"truncate", "off", "cost of a link in whole milliseconds rounded down, as the authors' code has it; off = microseconds, without which nodes less than 1 ms apart all look alike"},
 	},
 	New: func(v Values) (heart.Policy, error) {
 		p := lata{supply: int64(v.Int("supply", 1, 1_000_000)), unit: time.Microsecond}
