@@ -111,10 +111,10 @@ func TestLATATruncates(t *testing.T) {
 	cut := func(i, j int) time.Duration { return time.Millisecond }
 	full := func(i, j int) time.Duration { return time.Millisecond + time.Duration(1-(i+j)%2)*900*time.Microsecond }
 	rtt(&o, cut)
-	equal := sharesOf(t, "lata", o)
+	equal := sharesOf(t, "lata", o, "truncate", "on")
 	rtt(&o, full)
-	require.Equal(t, equal, sharesOf(t, "lata", o))
-	require.Equal(t, map[string]map[string]float64{"d1": {"e2": 1}, "d2": {"e1": 1}}, sharesOf(t, "lata", o, "truncate", "off"))
+	require.Equal(t, equal, sharesOf(t, "lata", o, "truncate", "on"))
+	require.Equal(t, map[string]map[string]float64{"d1": {"e2": 1}, "d2": {"e1": 1}}, sharesOf(t, "lata", o))
 }
 
 func TestLocalization(t *testing.T) {
