@@ -120,13 +120,30 @@ func TestWarmEqualsCold(t *testing.T) {
 
 // requireStronglyFeasible checks the invariants of the basis a solver keeps.
 func requireStronglyFeasible(t require.TestingT, s *Solver, n *Network) {
-	for v := range n.Nodes() {
+	sizes, ends := make([]int32, len(s.nodes)), make([]int32, len(s.nodes))
+	visited := 0
+	for v := s.nodes[s.root()].back; ; v = s.nodes[v].back { // children before parents
 		node := s.nodes[v]
+		require.Equal(t, v, s.thread[node.back])
+		visited++
+		sizes[v]++
+		require.Equal(t, sizes[v], node.size)
+		if sizes[v] == 1 {
+			ends[v] = v
+		}
+		require.Equal(t, ends[v], node.last)
+		if v == s.root() {
+			break
+		}
+		if sizes[node.parent] == 0 {
+			ends[node.parent] = node.last
+		}
+		sizes[node.parent] += node.size
 		require.Positive(t, node.up)
 		require.GreaterOrEqual(t, node.down, int64(0))
-		require.Equal(t, s.nodes[node.parent].depth+1, node.depth)
 		if a := node.arc; a >= 0 {
 			require.Zero(t, s.arcs[a].cost+s.potential[s.arcs[a].from]-s.potential[s.arcs[a].to])
 		}
 	}
+	require.Equal(t, n.Nodes()+1, visited)
 }

@@ -27,7 +27,7 @@ type Solver struct {
 	full []bool // which arcs of the network are turned round
 
 	network *Network // whose basis this is; nil if none
-	order   []int32  // nodes, children before parents: scratch of the warm start
+	order   []int32  // nodes, parents before children: scratch of the warm start
 	excess  []int64  // scratch of the warm start
 }
 
@@ -62,11 +62,12 @@ func (s *Solver) Solve(n *Network) (*Solution, error) {
 
 // coldStart makes the all-artificial basis.
 func (s *Solver) coldStart(n *Network, bigM int64) {
-	s.tree.reset(len(n.supply))
+	s.reset(len(n.supply))
 	for v, b := range n.supply {
-		s.hangOnRoot(int32(v), b, bigM)
-		s.nodes[v].child = none
+		node := &s.nodes[v]
+		node.arc, node.up, node.down = artificial(b)
 	}
+	s.price(bigM)
 	if cap(s.arcs) < len(n.from) {
 		s.arcs = make([]arc, len(n.from))
 		s.full = make([]bool, len(n.from))
@@ -78,18 +79,30 @@ func (s *Solver) coldStart(n *Network, bigM int64) {
 	}
 }
 
-// hangOnRoot attaches v to the root by an artificial arc that carries surplus.
-func (s *Solver) hangOnRoot(v int32, surplus, bigM int64) {
-	node := &s.nodes[v]
-	node.depth = 1
+// artificial returns the artificial arc, and its residual capacities, for a
+// node with that many units too many.
+func artificial(surplus int64) (arc int32, up, down int64) {
 	if surplus >= 0 {
-		node.arc, node.up, node.down = artificialUp, Unlimited, surplus
-		s.potential[v] = -bigM
-	} else {
-		node.arc, node.up, node.down = artificialDown, -surplus, Unlimited
-		s.potential[v] = bigM
+		return artificialUp, Unlimited, surplus
 	}
-	s.attach(v, s.root())
+	return artificialDown, -surplus, Unlimited
+}
+
+// price computes the potentials of the tree from the root down.
+func (s *Solver) price(bigM int64) {
+	for v := s.thread[s.root()]; v != s.root(); v = s.thread[v] {
+		above := s.potential[s.nodes[v].parent]
+		switch e := s.nodes[v].arc; {
+		case e == artificialUp:
+			s.potential[v] = above - bigM
+		case e == artificialDown:
+			s.potential[v] = above + bigM
+		case s.arcs[e].from == v:
+			s.potential[v] = above - s.arcs[e].cost
+		default:
+			s.potential[v] = above + s.arcs[e].cost
+		}
+	}
 }
 
 // run pivots until no arc has a negative reduced cost.

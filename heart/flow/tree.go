@@ -22,95 +22,128 @@ const (
 type treeNode struct {
 	up, down int64
 	parent   int32
-	depth    int32
 	arc      int32 // index of the arc in Solver.arcs, or one of the marks above
-	child    int32 // first child
-	next     int32 // next sibling
-	prev     int32 // previous sibling
+	size     int32 // number of nodes of its subtree
+	last     int32 // last node of its subtree in the thread
+	back     int32 // the node before it in the thread
 }
 
-// tree is a rooted spanning tree with node potentials. The last node is the root.
+// tree is a rooted spanning tree with node potentials. The last node is the
+// root. The thread visits all nodes in preorder and returns to the root, so
+// that a subtree is a stretch of it, from its top to top.last.
 type tree struct {
 	nodes     []treeNode
+	thread    []int32 // the node after each, apart from nodes because shift needs nothing else
 	potential []int64
 }
 
-// reset makes a tree of the root alone, for n nodes besides it.
+// reset makes a tree in which n nodes hang on the root. Their arcs and
+// potentials are left to the caller.
 func (t *tree) reset(n int) {
 	if cap(t.nodes) < n+1 {
 		t.nodes = make([]treeNode, n+1)
+		t.thread = make([]int32, n+1)
 		t.potential = make([]int64, n+1)
 	}
-	t.nodes, t.potential = t.nodes[:n+1], t.potential[:n+1]
-	t.nodes[n] = treeNode{parent: none, arc: none, child: none, next: none, prev: none}
+	t.nodes, t.thread, t.potential = t.nodes[:n+1], t.thread[:n+1], t.potential[:n+1]
+	root := int32(n)
+	t.nodes[n] = treeNode{parent: none, arc: none, size: root + 1, last: root}
 	t.potential[n] = 0
+	t.join(root, root)
+	for v := range root {
+		t.nodes[v] = treeNode{parent: root, arc: none, size: 1, last: v}
+		t.join(t.nodes[n].last, v)
+		t.nodes[n].last = v
+	}
+	t.join(t.nodes[n].last, root)
 }
 
 func (t *tree) root() int32 { return int32(len(t.nodes) - 1) }
 
-// attach makes v the first child of p.
-func (t *tree) attach(v, p int32) {
-	node, parent := &t.nodes[v], &t.nodes[p]
-	node.parent, node.prev, node.next = p, none, parent.child
-	if parent.child != none {
-		t.nodes[parent.child].prev = v
-	}
-	parent.child = v
+// join makes w follow v in the thread.
+func (t *tree) join(v, w int32) {
+	t.thread[v] = w
+	t.nodes[w].back = v
 }
 
-// detach takes v off the children of its parent.
-func (t *tree) detach(v int32) {
-	node := &t.nodes[v]
-	if node.prev == none {
-		t.nodes[node.parent].child = node.next
-	} else {
-		t.nodes[node.prev].next = node.next
-	}
-	if node.next != none {
-		t.nodes[node.next].prev = node.prev
-	}
+// rehang cuts off the subtree of top and hangs it under parent by its node
+// first, with the arc and residuals given. The arcs on the path from first up
+// to top change direction.
+func (t *tree) rehang(first, top, parent, arc int32, up, down int64) {
+	t.cut(top)
+	t.overturn(first, top)
+	node := &t.nodes[first]
+	node.parent, node.arc, node.up, node.down = parent, arc, up, down
+	t.graft(first, parent)
 }
 
-// rehang cuts the subtree below the arc of last off and hangs it under parent
-// by its node first, with the arc and residuals given. The arcs on the path
-// from first up to last change direction.
-func (t *tree) rehang(first, last, parent, arc int32, up, down int64) {
-	for v, p := first, parent; ; {
-		t.detach(v)
+// cut takes the subtree of top out of the thread and of its ancestors.
+func (t *tree) cut(top int32) {
+	size, last, before := t.nodes[top].size, t.nodes[top].last, t.nodes[top].back
+	t.join(before, t.thread[last])
+	for v := t.nodes[top].parent; v != none; {
 		node := &t.nodes[v]
-		above, oldArc, oldUp, oldDown := node.parent, node.arc, node.up, node.down
-		node.arc, node.up, node.down = arc, up, down
-		t.attach(v, p)
+		node.size -= size
+		if node.last == last {
+			node.last = before
+		}
+		v = node.parent
+	}
+}
+
+// graft puts the cut subtree of top into the thread right after parent, and
+// into its ancestors.
+func (t *tree) graft(top, parent int32) {
+	size, last := t.nodes[top].size, t.nodes[top].last
+	t.join(last, t.thread[parent])
+	t.join(parent, top)
+	for v := parent; v != none; {
+		node := &t.nodes[v]
+		node.size += size
+		if node.last == parent {
+			node.last = last
+		}
+		v = node.parent
+	}
+}
+
+// overturn makes first the top of the cut subtree of top. Each node on the path
+// between them keeps its subtree but for the branch to first, which precedes
+// it in the new thread: that node's stretch is what came before the branch and
+// what came after it.
+func (t *tree) overturn(first, top int32) {
+	total, end := t.nodes[top].size, t.nodes[first].last
+	after := t.thread[end]  // what followed the branch
+	child := t.nodes[first] // as it was
+	t.nodes[first].size = total
+	for v := first; v != top; {
+		w := child.parent
+		old := t.nodes[w]
+		t.join(end, w)
+		if end = child.back; child.last != old.last {
+			t.join(end, after)
+			end = old.last
+			after = t.thread[end]
+		}
+		node := &t.nodes[w]
+		node.parent, node.arc, node.up, node.down = v, child.arc, child.down, child.up
+		node.size = total - child.size
+		child, v = old, w
+	}
+	for v := top; v != first; v = t.nodes[v].parent {
+		t.nodes[v].last = end
+	}
+	t.nodes[first].last = end
+}
+
+// shift adds by to the potentials of the subtree of top.
+func (t *tree) shift(top int32, by int64) {
+	last := t.nodes[top].last
+	for v := top; ; v = t.thread[v] {
+		t.potential[v] += by
 		if v == last {
 			return
 		}
-		v, p = above, v
-		arc, up, down = oldArc, oldDown, oldUp
-	}
-}
-
-// shift adds by to the potentials of the subtree of top and renews its depths.
-func (t *tree) shift(top int32, by int64) {
-	nodes, potential := t.nodes, t.potential
-	depth := nodes[nodes[top].parent].depth + 1
-	for v := top; ; {
-		node := &nodes[v]
-		node.depth = depth
-		potential[v] += by
-		if node.child != none {
-			v = node.child
-			depth++
-			continue
-		}
-		for v != top && node.next == none {
-			v = node.parent
-			node = &nodes[v]
-			depth--
-		}
-		if v == top {
-			return
-		}
-		v = node.next
 	}
 }
 
@@ -125,16 +158,14 @@ func (t *tree) blocking(i, j int32, limit int64) (delta int64, node int32, below
 	down, downAt := limit, none
 	up, upAt := Unlimited, none
 	u, v := i, j
-	for u != v {
+	for u != v { // an ancestor has a larger subtree, so the smaller one goes up
 		a, b := &t.nodes[u], &t.nodes[v]
-		d := a.depth - b.depth
-		if d >= 0 {
+		if a.size < b.size {
 			if a.down < down {
 				down, downAt = a.down, u
 			}
 			u = a.parent
-		}
-		if d <= 0 {
+		} else {
 			if b.up <= up {
 				up, upAt = b.up, v
 			}

@@ -1,5 +1,7 @@
 package flow
 
+import "slices"
+
 // warmStart turns the last basis into a strongly feasible one for the changed
 // numbers. The tree and the sets of empty and full arcs stay; flows and
 // potentials are computed anew. Where a tree arc would leave its bounds, or
@@ -8,18 +10,21 @@ package flow
 // arc that carries the difference. The simplex method drives those out again.
 func (s *Solver) warmStart(n *Network, bigM int64) {
 	s.reload(n)
-	s.postorder()
-	for _, v := range s.order {
+	s.order = s.order[:0]
+	for v := s.thread[s.root()]; v != s.root(); v = s.thread[v] {
+		s.order = append(s.order, v)
+	}
+	for _, v := range slices.Backward(s.order) {
 		node := &s.nodes[v]
-		surplus := s.excess[v]
+		surplus, parent := s.excess[v], node.parent
 		passed, ok := s.carry(node, v, surplus, n)
 		if ok {
-			s.excess[node.parent] += surplus
+			s.excess[parent] += surplus
 			continue
 		}
-		s.excess[node.parent] += passed
-		s.detach(v)
-		s.hangOnRoot(v, surplus-passed, bigM)
+		s.excess[parent] += passed
+		arc, up, down := artificial(surplus - passed)
+		s.rehang(v, v, s.root(), arc, up, down)
 	}
 	s.price(bigM)
 }
@@ -88,46 +93,5 @@ func (s *Solver) carry(node *treeNode, v int32, surplus int64, n *Network) (pass
 		}
 		s.turn(e)
 		return -limit, false
-	}
-}
-
-// postorder fills order with all nodes but the root, children before parents.
-func (s *Solver) postorder() {
-	s.order = s.order[:0]
-	for v := s.nodes[s.root()].child; v != none; {
-		for s.nodes[v].child != none {
-			v = s.nodes[v].child
-		}
-		s.order = append(s.order, v)
-		for s.nodes[v].next == none {
-			if v = s.nodes[v].parent; v == s.root() {
-				return
-			}
-			s.order = append(s.order, v)
-		}
-		v = s.nodes[v].next
-	}
-}
-
-// price computes the depths and potentials of the tree from the root down.
-func (s *Solver) price(bigM int64) {
-	s.order = append(s.order[:0], s.root())
-	for k := 0; k < len(s.order); k++ {
-		p := s.order[k]
-		for v := s.nodes[p].child; v != none; v = s.nodes[v].next {
-			s.order = append(s.order, v)
-			node := &s.nodes[v]
-			node.depth = s.nodes[p].depth + 1
-			switch e := node.arc; {
-			case e == artificialUp:
-				s.potential[v] = -bigM
-			case e == artificialDown:
-				s.potential[v] = bigM
-			case s.arcs[e].from == v:
-				s.potential[v] = s.potential[p] - s.arcs[e].cost
-			default:
-				s.potential[v] = s.potential[p] + s.arcs[e].cost
-			}
-		}
 	}
 }
