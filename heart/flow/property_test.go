@@ -18,11 +18,15 @@ func drawNetwork(t *rapid.T) *Network {
 	}
 	drawSupplies(t, n)
 	for range rapid.IntRange(0, 24).Draw(t, "arcs") {
-		cap := rapid.OneOf(rapid.Int64Range(0, 12), rapid.Just(Unlimited)).Draw(t, "cap")
-		n.AddArc(rapid.IntRange(0, nodes-1).Draw(t, "from"), rapid.IntRange(0, nodes-1).Draw(t, "to"),
-			cap, rapid.Int64Range(-4, 12).Draw(t, "cost"))
+		drawArc(t, n)
 	}
 	return n
+}
+
+func drawArc(t *rapid.T, n *Network) {
+	node := rapid.IntRange(0, n.Nodes()-1)
+	cap := rapid.OneOf(rapid.Int64Range(0, 12), rapid.Just(Unlimited)).Draw(t, "cap")
+	n.AddArc(node.Draw(t, "from"), node.Draw(t, "to"), cap, rapid.Int64Range(-4, 12).Draw(t, "cost"))
 }
 
 func drawSupplies(t *rapid.T, n *Network) {
@@ -35,8 +39,11 @@ func drawSupplies(t *rapid.T, n *Network) {
 	n.SetSupply(n.Nodes()-1, left)
 }
 
-// change draws new numbers for some arcs, and sometimes new supplies.
+// change draws new numbers for some arcs, sometimes new arcs and new supplies.
 func change(t *rapid.T, n *Network) {
+	for range rapid.IntRange(0, 2).Draw(t, "new arcs") {
+		drawArc(t, n)
+	}
 	for range rapid.IntRange(0, 6).Draw(t, "changes") {
 		if n.Arcs() == 0 {
 			break

@@ -3,6 +3,7 @@ package flow
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // arc is an arc in the direction in which it has residual capacity outside the
@@ -17,7 +18,9 @@ type arc struct {
 // Solver solves minimum cost flows by the primal network simplex method with
 // block search (Ahuja, Magnanti, Orlin, "Network Flows", 1993, chapter 11;
 // Kelly and O'Neill 1991). It keeps its buffers and its last basis: solving the
-// same Network again after SetSupply, SetCap and SetCost starts from there.
+// same Network again after SetSupply, SetCap, SetCost and AddArc starts there,
+// which also serves column generation: solve over few arcs, add those of
+// negative reduced cost, go on.
 // The answer is optimal either way, but among several optimal flows the start
 // decides which is found. The zero value is ready; it is not safe for
 // concurrent use.
@@ -37,7 +40,7 @@ type Solver struct {
 func (n *Network) Solve() (*Solution, error) { return new(Solver).Solve(n) }
 
 // Solve is Network.Solve with a warm start where the last network solved was
-// this one and it has not grown since.
+// this one and it has no more nodes than then.
 func (s *Solver) Solve(n *Network) (*Solution, error) {
 	lim, err := n.check()
 	if err != nil {
@@ -45,7 +48,7 @@ func (s *Solver) Solve(n *Network) (*Solution, error) {
 	}
 	// A unit that could take real arcs must never prefer two artificial ones.
 	bigM := int64(len(n.supply))*lim.maxCost + 1
-	if s.network == n && len(s.nodes) == len(n.supply)+1 && len(s.arcs) == len(n.from) {
+	if s.network == n && len(s.nodes) == len(n.supply)+1 {
 		s.warmStart(n, bigM)
 	} else {
 		s.coldStart(n, bigM)
@@ -68,13 +71,18 @@ func (s *Solver) coldStart(n *Network, bigM int64) {
 		node.arc, node.up, node.down = artificial(b)
 	}
 	s.price(bigM)
-	if cap(s.arcs) < len(n.from) {
-		s.arcs = make([]arc, len(n.from))
-		s.full = make([]bool, len(n.from))
-	}
-	s.arcs, s.full = s.arcs[:len(n.from)], s.full[:len(n.from)]
-	clear(s.full)
-	for e := range s.arcs {
+	s.arcs, s.full = s.arcs[:0], s.full[:0]
+	s.takeArcs(n)
+}
+
+// takeArcs adds the arcs of n that the solver does not have yet, empty and
+// outside the tree.
+func (s *Solver) takeArcs(n *Network) {
+	have, want := len(s.arcs), len(n.from)
+	s.arcs = slices.Grow(s.arcs, want-have)[:want]
+	s.full = slices.Grow(s.full, want-have)[:want]
+	clear(s.full[have:])
+	for e := have; e < want; e++ {
 		s.arcs[e] = arc{n.from[e], n.to[e], n.cost[e]}
 	}
 }

@@ -9,6 +9,7 @@ import "slices"
 // broke and leaves the tree; its lower end goes on the root by an artificial
 // arc that carries the difference. The simplex method drives those out again.
 func (s *Solver) warmStart(n *Network, bigM int64) {
+	s.takeArcs(n)
 	s.reload(n)
 	s.order = s.order[:0]
 	for v := s.thread[s.root()]; v != s.root(); v = s.thread[v] {
