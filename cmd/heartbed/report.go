@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -36,6 +38,9 @@ func report(dir string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := writeP99(summary.Cells, out); err != nil {
+		return err
+	}
 	for _, w := range summary.Warnings {
 		fmt.Fprintf(out, "warning: %s\n", w)
 	}
@@ -43,6 +48,46 @@ func report(dir string, out io.Writer) error {
 	_, err = fmt.Fprintf(out, "report: %s\n", filepath.Join(dir, "report.html"))
 	return err
 }
+
+// writeP99 prints the median P99 of every cell, a line for each rate of an
+// application and a column for each method.
+func writeP99(cells []analysis.Cell, out io.Writer) error {
+	type row struct {
+		scenario, app string
+		rps           float64
+	}
+	var rows []row
+	var methods []string
+	values := map[row]map[string]string{}
+	for _, c := range cells {
+		r := row{c.Scenario, c.App, c.RPS}
+		if values[r] == nil {
+			rows, values[r] = append(rows, r), map[string]string{}
+		}
+		if !slices.Contains(methods, c.Policy) {
+			methods = append(methods, c.Policy)
+		}
+		if c.P99Ms != nil {
+			values[r][c.Policy] = fmt.Sprintf("%.0f", c.P99Ms.Median)
+		}
+	}
+	if len(methods) > maxColumns {
+		return nil // no terminal is wide enough; the report has it
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "P99 ms\tapp\tRPS\t%s\t\n", strings.Join(methods, "\t"))
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%s\t%v\t", r.scenario, r.app, r.rps)
+		for _, m := range methods {
+			fmt.Fprintf(w, "%s\t", cmp.Or(values[r][m], "-"))
+		}
+		fmt.Fprintln(w)
+	}
+	return w.Flush()
+}
+
+// maxColumns is the largest number of methods printed beside each other.
+const maxColumns = 9
 
 func verdictCounts(verdicts map[analysis.ClaimVerdict]int) string {
 	var parts []string
