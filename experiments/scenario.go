@@ -84,8 +84,8 @@ type Method struct {
 	Params    map[string]string `yaml:"params,omitempty"`
 	Placement string            `yaml:"placement,omitempty"` // name in the app's placements; empty = the app's own
 	Title     string            `yaml:"title,omitempty"`
-	// Network replaces fields of the scenario's network for this method only
-	// where the method is a variant of how connections are kept.
+	// Connections replaces network.connections for a method that is a variant
+	// of how connections are kept.
 	Connections *int `yaml:"connections,omitempty"`
 }
 
