@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	_ "embed"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,9 +14,6 @@ import (
 
 	"heartbed/heart/flow"
 )
-
-//go:embed lemon/main.cpp
-var lemonSource []byte
 
 // lemonTimes is what one size took, as medians.
 type lemonTimes struct {
@@ -41,9 +34,13 @@ func runLemon(ctx context.Context, out io.Writer, o options) error {
 	if err != nil {
 		fmt.Fprintf(out, "LEMON is left out: %v\n", err)
 	}
+	fmt.Fprintf(out, "dense transport, medians of %d to %d repetitions, seed %d; warm: after a change of all costs and supplies by up to 1 %%\n",
+		o.reps, 100*o.reps, o.seed)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "square\tarcs\tGo cold ms\tLEMON int64 ms\tLEMON int32 ms\tcold/int64\tcold/int32\tGo warm ms\twarm/cold\tGo build ms\tLEMON build ms\t")
 	for _, size := range []int{10, 100, 200, 400, 800} {
+		o := o
+		o.reps *= max(1, 1000/size) // short ones are repeated more often, up to a hundredfold
 		t, err := compareSize(ctx, size, program, dir, o)
 		if err != nil {
 			return fmt.Errorf("%d square: %w", size, err)
@@ -69,118 +66,93 @@ func ratio(a, b time.Duration) string {
 	return strconv.FormatFloat(float64(a)/float64(b), 'f', 2, 64)
 }
 
-// compileLemon builds the C++ side and returns the path of the program.
-func compileLemon(ctx context.Context, dir string) (string, error) {
-	source, program := filepath.Join(dir, "main.cpp"), filepath.Join(dir, "lemon")
-	if err := os.WriteFile(source, lemonSource, 0o600); err != nil {
-		return "", err
-	}
-	var stderr bytes.Buffer
-	compile := exec.CommandContext(ctx, "g++", "-O2", "-DNDEBUG", "-o", program, source)
-	compile.Stderr = &stderr
-	err := compile.Run()
-	switch {
-	case err == nil:
-		return program, nil
-	case errors.Is(err, exec.ErrNotFound) || bytes.Contains(stderr.Bytes(), []byte("lemon/")):
-		return "", errors.New("g++ or the LEMON headers are missing; on Debian: apt-get install liblemon-dev g++")
-	}
-	return "", fmt.Errorf("compile lemon/main.cpp: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
-}
-
-// compareSize measures one size; without a program, the Go side alone.
+// compareSize measures one size, repetition by repetition in turns; without a
+// program, the Go side alone.
 func compareSize(ctx context.Context, size int, program, dir string, o options) (lemonTimes, error) {
 	p := newTransport(size, o.seed)
-	t, cost, err := timeGo(p, o)
-	if err != nil || program == "" {
-		return t, err
-	}
-	path := filepath.Join(dir, fmt.Sprintf("transport-%d.min", size))
-	f, err := os.Create(path)
-	if err != nil {
-		return t, err
-	}
-	if err := errors.Join(p.writeDIMACS(f), f.Close()); err != nil {
-		return t, err
-	}
-	return t, timeLemon(ctx, &t, program, path, cost, o.reps)
-}
-
-// timeGo measures heart/flow and returns the optimum. Each warm solve follows a
-// drift of all numbers and is checked against a cold one.
-func timeGo(p transport, o options) (t lemonTimes, cost int64, err error) {
-	var builds, colds, warms []time.Duration
-	for range o.reps {
-		start := time.Now()
-		n := p.network()
-		builds = append(builds, time.Since(start))
-		start = time.Now()
-		s, err := n.Solve()
-		colds = append(colds, time.Since(start))
+	var r lemonRuns
+	if program != "" {
+		peer, err := startLemon(ctx, program, filepath.Join(dir, fmt.Sprintf("transport-%d.min", size)), p)
 		if err != nil {
-			return t, 0, err
+			return lemonTimes{}, err
 		}
-		if err := flow.Verify(n, s); err != nil {
-			return t, 0, err
-		}
-		cost = s.Cost
+		defer peer.stop()
+		r.peer = peer
 	}
 	n, rng := p.network(), rand.New(rand.NewPCG(o.seed, 0))
-	var solver flow.Solver
-	for k := range o.reps + 1 {
-		start := time.Now()
-		s, err := solver.Solve(n)
-		took := time.Since(start)
-		if err != nil {
-			return t, 0, err
-		}
-		if err := flow.Verify(n, s); err != nil {
-			return t, 0, err
-		}
-		if k > 0 {
-			warms = append(warms, took)
-		}
-		p = p.drift(rng)
-		p.apply(n)
+	if _, _, err := solve(&r.solver, n); err != nil {
+		return lemonTimes{}, err
 	}
-	t.goBuild, t.cold, t.warm = median(builds), median(colds), median(warms)
-	return t, cost, nil
+	for drifted := p; len(r.colds) < o.reps; {
+		drifted = drifted.drift(rng)
+		drifted.apply(n)
+		if err := r.repeat(p, n); err != nil {
+			return lemonTimes{}, err
+		}
+	}
+	return lemonTimes{
+		goBuild: median(r.builds), cold: median(r.colds), warm: median(r.warms),
+		build: median(r.peerBuilds), int64s: median(r.int64s), int32: median(r.int32s),
+	}, nil
 }
 
-// timeLemon measures LEMON on the file and checks its optimum.
-func timeLemon(ctx context.Context, t *lemonTimes, program, path string, cost int64, reps int) error {
-	out, err := exec.CommandContext(ctx, program, path, strconv.Itoa(reps)).Output()
+// lemonRuns collects the times of all repetitions of one size.
+type lemonRuns struct {
+	solver flow.Solver // whose last basis the warm starts go on from
+	peer   *lemonPeer  // nil if LEMON is left out
+
+	builds, colds, warms       []time.Duration
+	peerBuilds, int64s, int32s []time.Duration
+}
+
+// repeat builds and solves p once on each side, and the drifted network warm.
+func (r *lemonRuns) repeat(p transport, drifted *flow.Network) error {
+	start := time.Now()
+	n := p.network()
+	build := time.Since(start)
+	cost, cold, err := solve(new(flow.Solver), n)
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			return fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))
-		}
 		return err
 	}
-	solves, builds := map[string][]time.Duration{}, []time.Duration{}
-	for line := range bytes.Lines(out) {
-		var kind string
-		var found, build, solve int64
-		if _, err := fmt.Sscan(string(line), &kind, &found, &build, &solve); err != nil {
-			return fmt.Errorf("read LEMON's answer %q: %w", line, err)
-		}
-		if found != cost {
-			return fmt.Errorf("the objectives differ: LEMON (%s) %d, heart/flow %d", kind, found, cost)
-		}
-		solves[kind] = append(solves[kind], time.Duration(solve))
-		if kind == "int64" {
-			builds = append(builds, time.Duration(build))
+	_, warm, err := solve(&r.solver, drifted)
+	if err != nil {
+		return err
+	}
+	r.builds, r.colds, r.warms = append(r.builds, build), append(r.colds, cold), append(r.warms, warm)
+	if r.peer == nil {
+		return nil
+	}
+	wide, narrow, err := r.peer.solve()
+	if err != nil {
+		return err
+	}
+	for _, a := range []lemonAnswer{wide, narrow} {
+		if a.cost != cost {
+			return fmt.Errorf("the objectives differ: LEMON (%s) %d, heart/flow %d", a.kind, a.cost, cost)
 		}
 	}
-	if len(solves["int64"]) != reps || len(solves["int32"]) != reps {
-		return fmt.Errorf("LEMON answered %d and %d times, want %d", len(solves["int64"]), len(solves["int32"]), reps)
-	}
-	t.build, t.int64s, t.int32 = median(builds), median(solves["int64"]), median(solves["int32"])
+	r.peerBuilds = append(r.peerBuilds, wide.build)
+	r.int64s, r.int32s = append(r.int64s, wide.solve), append(r.int32s, narrow.solve)
 	return nil
 }
 
-// median returns the middle of the sorted times (the upper one of two).
+// solve times one solve and proves its answer.
+func solve(solver *flow.Solver, n *flow.Network) (cost int64, took time.Duration, err error) {
+	start := time.Now()
+	s, err := solver.Solve(n)
+	took = time.Since(start)
+	if err != nil {
+		return 0, 0, err
+	}
+	return s.Cost, took, flow.Verify(n, s)
+}
+
+// median returns the middle of the sorted times (the upper one of two), 0 if
+// there are none.
 func median(times []time.Duration) time.Duration {
+	if len(times) == 0 {
+		return 0
+	}
 	slices.Sort(times)
 	return times[len(times)/2]
 }
