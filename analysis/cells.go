@@ -65,6 +65,7 @@ type Cell struct {
 	Errors         int64    `json:"errors"` // of all runs in N
 	Warnings       []string `json:"warnings,omitempty"`
 
+	mean *Estimate
 	runs []experiments.Result // the runs in N, by repetition
 }
 
@@ -115,9 +116,8 @@ func newCell(k Key, all []experiments.Result) Cell {
 	c.P90Ms = c.latency(func(l experiments.Latency) float64 { return l.P90 })
 	c.P99Ms = c.latency(func(l experiments.Latency) float64 { return l.P99 })
 	c.P999Ms = c.latency(func(l experiments.Latency) float64 { return l.P999 })
-	if mean := c.latency(func(l experiments.Latency) float64 { return l.Mean }); mean != nil {
-		c.MeanMs = &mean.Median
-	}
+	c.mean = c.latency(func(l experiments.Latency) float64 { return l.Mean })
+	c.MeanMs = c.mean.center()
 	c.CPUGapPp = c.medianOf(func(r experiments.Result) *float64 { return r.CPUGapPp })
 	c.CPUGapWindowPp = c.medianOf(func(r experiments.Result) *float64 { return r.CPUGapWindowPp })
 	c.Warnings = c.mixed()

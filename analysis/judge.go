@@ -155,7 +155,7 @@ func (j *Judgement) cells(labs []lab, claims Claims, c Claim) {
 func (j *Judgement) weigh(l lab, claims Claims, c Claim, m measurement) {
 	t := claims.Tolerances[c.Kind]
 	j.Reason = fmt.Sprintf("%s %s against %s: %s", j.Source, formatValue(m.value, c.Unit), formatValue(c.Published, c.Unit), t.distance(m.value, c.Published))
-	right, why := l.direction(claims, c, m.value)
+	right, why := l.direction(claims, c, m)
 	switch {
 	case t.holds(m.value, c.Published) && (right || !c.Measure.Form.signed()):
 		j.Verdict = Reproduced
@@ -167,7 +167,7 @@ func (j *Judgement) weigh(l lab, claims Claims, c Claim, m measurement) {
 		j.Verdict = NotReproduced
 		j.Reason += "; " + why
 	}
-	j.Reason += caveats(c, m)
+	j.Reason += caveats(m)
 }
 
 // signed is true for forms whose sign is the claim: that something got better
@@ -177,7 +177,7 @@ func (f Form) signed() bool {
 }
 
 // caveats are what weakens the cells that were used.
-func caveats(c Claim, m measurement) string {
+func caveats(m measurement) string {
 	var text strings.Builder
 	fewest, saturated := math.MaxInt, 0
 	for _, cell := range m.cells {
@@ -186,10 +186,8 @@ func caveats(c Claim, m measurement) string {
 			saturated++
 		}
 	}
-	if c.Measure.Form == FormValue && c.Measure.Metric == "p99" && len(m.cells) == 1 {
-		if e := m.cells[0].P99Ms; e.Lo != nil {
-			fmt.Fprintf(&text, "; interval %s", e.interval())
-		}
+	if m.estimate != nil && m.estimate.Lo != nil {
+		fmt.Fprintf(&text, "; interval %s", m.estimate.interval())
 	}
 	if fewest < minRuns {
 		fmt.Fprintf(&text, "; only %d runs a cell", fewest)
@@ -234,12 +232,16 @@ func (t Tolerance) distance(measured, published float64) string {
 
 // direction says whether a figure outside its tolerance has the right sign or
 // the right order among its peers.
-func (l lab) direction(claims Claims, c Claim, measured float64) (bool, string) {
+func (l lab) direction(claims Claims, c Claim, m measurement) (bool, string) {
+	measured := m.value
 	signed := func(neutral float64, what string) (bool, string) {
-		if (measured > neutral) == (c.Published > neutral) && measured != neutral {
-			return true, "right " + what
+		switch {
+		case (measured > neutral) != (c.Published > neutral) || measured == neutral:
+			return false, "wrong " + what
+		case m.effect != nil && m.effect.N >= minRuns && !excludesOne(*m.effect):
+			return false, "not distinguishable from no effect"
 		}
-		return false, "wrong " + what
+		return true, "right " + what
 	}
 	t := claims.Tolerances[c.Kind]
 	switch c.Measure.Form {
@@ -266,30 +268,41 @@ func (l lab) direction(claims Claims, c Claim, measured float64) (bool, string) 
 		}
 		return false, "on the wrong side of the bound"
 	}
-	return l.order(claims, c, measured)
+	return l.order(claims, c, m)
 }
 
 // order compares a plain figure with the others that were published for the
 // same scenario, application and metric.
-func (l lab) order(claims Claims, c Claim, measured float64) (bool, string) {
+func (l lab) order(claims Claims, c Claim, own measurement) (bool, string) {
 	peers := 0
 	for _, p := range claims.Claims {
 		if !isPeer(c, p) || !differ(c.Published, p.Published, claims.OrderMargin) {
 			continue
 		}
-		m, err := l.measure(p.Measure)
+		peer, err := l.measure(p.Measure)
 		if err != nil {
 			continue
 		}
 		peers++
-		if (measured < m.value) != (c.Published < p.Published) || measured == m.value {
-			return false, fmt.Sprintf("wrong order against %s (%s)", p.ID, formatValue(m.value, p.Unit))
+		if (own.value < peer.value) != (c.Published < p.Published) || own.value == peer.value {
+			return false, fmt.Sprintf("wrong order against %s (%s)", p.ID, formatValue(peer.value, p.Unit))
+		}
+		if overlap(own.estimate, peer.estimate) {
+			return false, fmt.Sprintf("not distinguishable from %s (%s)", p.ID, formatValue(peer.value, p.Unit))
 		}
 	}
 	if peers == 0 {
 		return false, "no other published figure to compare its order with"
 	}
 	return true, fmt.Sprintf("right order against %s", plural(peers, "other published figure"))
+}
+
+// overlap is true when both have an interval and these have a value in common.
+func overlap(a, b *Estimate) bool {
+	if a == nil || b == nil || a.Lo == nil || b.Lo == nil {
+		return false
+	}
+	return *a.Lo <= *b.Hi && *b.Lo <= *a.Hi
 }
 
 func isPeer(c, p Claim) bool {

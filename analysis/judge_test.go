@@ -92,6 +92,50 @@ func TestJudgeSignOfAReduction(t *testing.T) {
 	}
 }
 
+// A gain that some runs show and others do not is no gain.
+func TestJudgeEffectWithinTheNoise(t *testing.T) {
+	set := Set{}
+	for _, scenario := range []string{"ablation-A", "ablation-B"} {
+		for _, rps := range []float64{50, 85, 100} {
+			with := cellRuns(scenario, "pair", "heart", rps, 100)
+			for i := range with {
+				with[i].LatencyMs.P99 += 8 * float64(i%2*2-1)
+			}
+			with[0].LatencyMs.P99 -= 4
+			set.Results = append(set.Results, append(with, cellRuns(scenario, "pair", "heart-nofilter", rps, 100.5)...)...)
+		}
+	}
+	j := judged(t, set)["heart-ablation-filter-1"]
+	require.Positive(t, *j.Measured)
+	require.Equal(t, NotReproduced, j.Verdict, j.Reason)
+	require.Contains(t, j.Reason, "not distinguishable from no effect")
+}
+
+// Two latencies whose intervals overlap are in no order.
+func TestJudgeOrderWithinTheNoise(t *testing.T) {
+	set := Set{}
+	for policy, p99 := range map[string]float64{"kubeproxy": 40, "least-request": 41} {
+		runs := cellRuns("LAN", "pair", policy, 100, p99)
+		for i := range runs {
+			runs[i].LatencyMs.P99 += float64(i)
+		}
+		set.Results = append(set.Results, runs...)
+	}
+	js := judged(t, set)
+	require.Equal(t, NotReproduced, js["heart-pairwise-2"].Verdict)
+	set.Results = nil
+	for policy, p99 := range map[string]float64{"kubeproxy": 41, "least-request": 40} {
+		runs := cellRuns("LAN", "pair", policy, 100, p99)
+		for i := range runs {
+			runs[i].LatencyMs.P99 += float64(i)
+		}
+		set.Results = append(set.Results, runs...)
+	}
+	js = judged(t, set)
+	require.Equal(t, NotReproduced, js["heart-pairwise-2"].Verdict)
+	require.Contains(t, js["heart-pairwise-2"].Reason, "not distinguishable from heart-motivation-1")
+}
+
 func TestJudgeStableRates(t *testing.T) {
 	cases := []struct {
 		p99      []float64 // at 50, 100, 150, 200 RPS

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"heartbed/experiments"
 )
 
 // metrics says how each metric of claims.yaml is read from a cell; nil = the
@@ -54,10 +56,24 @@ type lab struct {
 	backend string
 }
 
+// latencies says where a latency metric stands in a cell and in a run.
+var latencies = map[string]struct {
+	cell func(Cell) *Estimate
+	run  func(experiments.Latency) float64
+}{
+	"p50":  {func(c Cell) *Estimate { return c.P50Ms }, func(l experiments.Latency) float64 { return l.P50 }},
+	"p90":  {func(c Cell) *Estimate { return c.P90Ms }, func(l experiments.Latency) float64 { return l.P90 }},
+	"p99":  {func(c Cell) *Estimate { return c.P99Ms }, func(l experiments.Latency) float64 { return l.P99 }},
+	"p999": {func(c Cell) *Estimate { return c.P999Ms }, func(l experiments.Latency) float64 { return l.P999 }},
+	"mean": {func(c Cell) *Estimate { return c.mean }, func(l experiments.Latency) float64 { return l.Mean }},
+}
+
 // measurement is a figure and the cells it came from.
 type measurement struct {
-	value float64
-	cells []Cell
+	value    float64
+	estimate *Estimate // of the value, where it is the latency of one cell
+	effect   *Estimate // ratios of runs with the same arrivals, where cells are compared
+	cells    []Cell
 }
 
 // missingError says what a measure needs and the results do not have.
@@ -125,7 +141,11 @@ func (l lab) measure(m Measure) (measurement, error) {
 		if err != nil {
 			return measurement{}, err
 		}
-		return measurement{takers[m.Take](values), cells}, nil
+		measured := measurement{value: takers[m.Take](values), cells: cells}
+		if latency, ok := latencies[m.Metric]; ok && len(cells) == 1 {
+			measured.estimate = latency.cell(cells[0])
+		}
+		return measured, nil
 	}
 	bases, baseCells, baseErr := l.metric(m.Metric, against)
 	if err := joinMissing(err, baseErr); err != nil {
@@ -136,7 +156,21 @@ func (l lab) measure(m Measure) (measurement, error) {
 			return measurement{}, fmt.Errorf("%s: %w", baseCells[i].Key, err)
 		}
 	}
-	return measurement{takers[m.Take](values), append(cells, baseCells...)}, nil
+	return measurement{value: takers[m.Take](values), effect: pooledEffect(m.Metric, cells, baseCells), cells: append(cells, baseCells...)}, nil
+}
+
+// pooledEffect is the median ratio of all runs of cells to those of bases with
+// the same arrivals; nil for what is no latency.
+func pooledEffect(metric string, cells, bases []Cell) *Estimate {
+	latency, ok := latencies[metric]
+	if !ok {
+		return nil
+	}
+	var ratios []float64
+	for i, c := range cells {
+		ratios = append(ratios, runRatios(c, bases[i], latency.run)...)
+	}
+	return estimate(ratios)
 }
 
 func joinMissing(errs ...error) error {
@@ -198,7 +232,7 @@ func (l lab) rank(m Measure) (measurement, error) {
 	if err := joinMissing(errs...); err != nil {
 		return measurement{}, err
 	}
-	return measurement{takers[m.Take](ranks), used}, nil
+	return measurement{value: takers[m.Take](ranks), cells: used}, nil
 }
 
 // stable finds the rates between which a metric stays within a factor.
@@ -212,13 +246,13 @@ func (l lab) stable(m Measure) (measurement, error) {
 	if m.Form == FormStableFrom {
 		limit := m.Factor * slices.Min(values)
 		first := slices.IndexFunc(values, func(v float64) bool { return v <= limit })
-		return measurement{keys[first].RPS, cells}, nil
+		return measurement{value: keys[first].RPS, cells: cells}, nil
 	}
 	last := 0
 	for last+1 < len(values) && values[last+1] <= m.Factor*values[0] {
 		last++
 	}
-	return measurement{keys[last].RPS, cells}, nil
+	return measurement{value: keys[last].RPS, cells: cells}, nil
 }
 
 // fasterShare compares the quantiles of two cells, from their merged
@@ -240,7 +274,7 @@ func (l lab) fasterShare(m Measure) (measurement, error) {
 	if len(missing.what) > 0 {
 		return measurement{}, missing
 	}
-	return measurement{takers[m.Take](shares), used}, nil
+	return measurement{value: takers[m.Take](shares), cells: used}, nil
 }
 
 func (l lab) faster(of, against Key) (float64, []Cell, error) {

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"golang.org/x/perf/benchmath"
+
+	"heartbed/experiments"
 )
 
 // confidence that intervals aim at. What is reached is in the Estimate: order
@@ -85,17 +87,23 @@ func Paired(cells []Cell, baseline func(scenario string) string) []Pair {
 }
 
 func pairedRatio(c, base Cell) *Estimate {
-	baseP99 := map[int]float64{}
+	return estimate(runRatios(c, base, func(l experiments.Latency) float64 { return l.P99 }))
+}
+
+// runRatios divides each run's value by that of the base's run of the same
+// repetition.
+func runRatios(c, base Cell, of func(experiments.Latency) float64) []float64 {
+	bases := map[int]float64{}
 	for _, r := range base.runs {
-		baseP99[r.Trial.Rep] = r.LatencyMs.P99
+		bases[r.Trial.Rep] = of(*r.LatencyMs)
 	}
 	var ratios []float64
 	for _, r := range c.runs {
-		if b, ok := baseP99[r.Trial.Rep]; ok && b > 0 {
-			ratios = append(ratios, r.LatencyMs.P99/b)
+		if b, ok := bases[r.Trial.Rep]; ok && b > 0 {
+			ratios = append(ratios, of(*r.LatencyMs)/b)
 		}
 	}
-	return estimate(ratios)
+	return ratios
 }
 
 func excludesOne(e Estimate) bool {
