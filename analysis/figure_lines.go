@@ -17,6 +17,7 @@ type figure struct {
 	Title   string
 	Caption string
 	svg     []byte
+	shares  string // the method whose shares over time it shows; empty = another figure
 }
 
 // line is a series of a line figure, named at its right end.

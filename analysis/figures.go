@@ -23,7 +23,7 @@ func sectionFigures(set Set, s section, colours palette) ([]figure, error) {
 			return fmt.Errorf("figure %s of %s/%s: %w", name, s.Scenario, s.App, err)
 		}
 		if svg != nil {
-			figures = append(figures, figure{slug(s.Scenario, s.App, s.Backend, name), title, fmt.Sprintf("%s (%s)", caption, source), svg})
+			figures = append(figures, figure{slug(s.Scenario, s.App, s.Backend, name), title, fmt.Sprintf("%s (%s)", caption, source), svg, ""})
 		}
 		return nil
 	}
@@ -39,13 +39,16 @@ func sectionFigures(set Set, s section, colours palette) ([]figure, error) {
 		return nil, err
 	}
 	svg, err = cpuFigure(focus, colours)
-	if err := add("cpu", "CPU of the replicas at "+rate, "A dot a replica, a line a component: the mean in percent of what a replica may use. Gap: points between the busiest and the idlest of one component", s.Source, svg, err); err != nil {
+	if err := add("cpu", "CPU of the replicas at "+rate, "A dot a replica, a line a component: the mean in percent of what a replica may use. Gap: points between the busiest and the idlest of one component in one run, median over the runs", s.Source, svg, err); err != nil {
 		return nil, err
 	}
 	for _, c := range focus {
 		svg, err = sharesFigure(c)
 		if err := add("shares-"+slug(c.Policy), "Shares of "+c.Policy+" over time at "+rate, "Part of each component's requests that its tables sent to a node, medians over the runs", s.Source, svg, err); err != nil {
 			return nil, err
+		}
+		if svg != nil {
+			figures[len(figures)-1].shares = c.Policy
 		}
 	}
 	svg, err = stagesFigure(focus)

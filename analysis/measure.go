@@ -96,6 +96,9 @@ func (l lab) metric(name string, keys []Key) ([]float64, []Cell, error) {
 		k.Backend = l.backend
 		c, ok := l.cells[k]
 		switch {
+		case !ok && !l.ran(k):
+			missing.what = append(missing.what, fmt.Sprintf("%s/%s was not run (%s)", k.Scenario, k.App, k.Backend))
+			continue
 		case !ok:
 			missing.what = append(missing.what, k.String()+" was not run")
 			continue
@@ -110,10 +113,20 @@ func (l lab) metric(name string, keys []Key) ([]float64, []Cell, error) {
 		}
 		values, cells = append(values, *v), append(cells, c)
 	}
-	if len(missing.what) > 0 {
-		return nil, nil, missing
+	if err := joinMissing(missing); err != nil {
+		return nil, nil, err
 	}
 	return values, cells, nil
+}
+
+// ran is true when any cell of the scenario and application is there.
+func (l lab) ran(k Key) bool {
+	for other := range l.cells {
+		if other.Scenario == k.Scenario && other.App == k.App {
+			return true
+		}
+	}
+	return false
 }
 
 // measure computes the figure of a claim that is bound to cells.
@@ -271,8 +284,8 @@ func (l lab) fasterShare(m Measure) (measurement, error) {
 			shares, used = append(shares, share), append(used, cells...)
 		}
 	}
-	if len(missing.what) > 0 {
-		return measurement{}, missing
+	if err := joinMissing(missing); err != nil {
+		return measurement{}, err
 	}
 	return measurement{value: takers[m.Take](shares), cells: used}, nil
 }

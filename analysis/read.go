@@ -46,7 +46,14 @@ type ScenarioInfo struct {
 	Name       string                 `yaml:"name"`
 	Title      string                 `yaml:"title"`
 	Baseline   string                 `yaml:"baseline"`
+	Compare    []string               `yaml:"compare"` // methods in the order in which they are shown
+	Quick      bool                   `yaml:"quick"`   // cut down with --quick
 	Provenance experiments.Provenance `yaml:"provenance"`
+	Methods    map[string]methodTitle `yaml:"methods"`
+}
+
+type methodTitle struct {
+	Title string `yaml:"title"`
 }
 
 // Read reads the results of dir and of all directories below it (a

@@ -175,6 +175,7 @@ func (r report) figures() []figure {
 	var all []figure
 	for _, s := range r.Sections {
 		all = append(all, s.Figures...)
+		all = append(all, s.MoreShares...)
 	}
 	if r.ClaimsPlot != nil {
 		all = append(all, *r.ClaimsPlot)

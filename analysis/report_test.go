@@ -3,6 +3,7 @@ package analysis
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -128,6 +129,43 @@ func TestWriteIsWholeAndRepeatable(t *testing.T) {
 		require.NotNil(t, c.Published, c.ID)
 		require.Equal(t, c.Verdict == string(NotComparable), c.Measured == nil, c.ID)
 	}
+}
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// requireGolden compares with a file of testdata; -update rewrites it.
+func requireGolden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	wantLines, gotLines := strings.Split(string(want), "\n"), strings.Split(got, "\n")
+	for i := range min(len(wantLines), len(gotLines)) {
+		require.Equal(t, wantLines[i], gotLines[i], "%s:%d; run with -update after looking at the difference", path, i+1)
+	}
+	require.Len(t, gotLines, len(wantLines), path)
+}
+
+func TestReportText(t *testing.T) {
+	dir := madeDir(t, 6, func(r *experiments.Result) {
+		if r.Trial.Policy == "kubeproxy" && r.Trial.RPS == 100 {
+			r.Verdict = experiments.Saturated
+		}
+	})
+	out := t.TempDir()
+	_, err := Write(out, Options{Inputs: []string{dir}})
+	require.NoError(t, err)
+	files := filesOf(t, out)
+	requireGolden(t, "report.md", files["report.md"])
+	requireGolden(t, "cells.csv", files["tables/cells.csv"])
+
+	c, err := Compare(dir, dir)
+	require.NoError(t, err)
+	c.A, c.B = "A", "B"
+	requireGolden(t, "compare.txt", c.Text())
 }
 
 func filesOf(t *testing.T, dir string) map[string]string {

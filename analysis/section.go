@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,16 +18,19 @@ type section struct {
 	Rows                          []policyRow
 	Details                       []detailRow // at the focus rate
 	Figures                       []figure
+	MoreShares                    []figure // shares over time of all methods but one
 	Claims                        []claimView
 
 	cells    []Cell
 	rates    []float64
 	policies []string
+	titles   map[string]methodTitle
 }
 
 // policyRow is a policy's P99 at each rate.
 type policyRow struct {
 	Policy, Colour string
+	Title          string // what the scenario calls it
 	Cells          []cellView
 }
 
@@ -60,11 +64,30 @@ func (r *report) addSections(set Set, s Summary, colours palette, views []claimV
 		if err != nil {
 			return err
 		}
-		sec.Figures = figures
+		sec.Figures, sec.MoreShares = foldShares(figures)
 		r.Sections = append(r.Sections, sec)
 		start = end
 	}
 	return nil
+}
+
+// foldShares takes out the shares over time of all methods but HEART, or the
+// last where it is not there: they look much alike.
+func foldShares(figures []figure) (shown, folded []figure) {
+	kept := -1
+	for i, f := range figures {
+		if f.shares != "" && (kept < 0 || figures[kept].shares != "heart") {
+			kept = i
+		}
+	}
+	for i, f := range figures {
+		if f.shares != "" && i != kept {
+			folded = append(folded, f)
+		} else {
+			shown = append(shown, f)
+		}
+	}
+	return shown, folded
 }
 
 func sameSection(a, b Cell) bool {
@@ -73,9 +96,10 @@ func sameSection(a, b Cell) bool {
 
 func newSection(set Set, all, cells []Cell, o Options) section {
 	first := cells[0]
+	info := set.scenario(first.Scenario)
 	s := section{
 		Scenario: first.Scenario, App: first.App, Backend: first.Backend, Source: first.Source,
-		Title: set.scenario(first.Scenario).Title, Baseline: baseline(set, all, first.Scenario, o), cells: cells,
+		Title: info.Title, Baseline: baseline(set, all, first.Scenario, o), cells: slices.Clone(cells), titles: info.Methods,
 	}
 	for _, c := range cells {
 		if !slices.Contains(s.rates, c.RPS) {
@@ -86,7 +110,17 @@ func newSection(set Set, all, cells []Cell, o Options) section {
 			s.policies = append(s.policies, c.Policy)
 		}
 	}
-	slices.SortFunc(s.policies, comparePolicies)
+	order := func(a, b string) int {
+		rank := func(name string) int {
+			if i := slices.Index(info.Compare, name); i >= 0 {
+				return i
+			}
+			return len(info.Compare)
+		}
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), comparePolicies(a, b))
+	}
+	slices.SortFunc(s.policies, order)
+	slices.SortStableFunc(s.cells, func(a, b Cell) int { return cmp.Or(cmp.Compare(a.RPS, b.RPS), order(a.Policy, b.Policy)) })
 	s.Focus = s.focusRate()
 	s.FocusText = formatRate(s.Focus)
 	return s
@@ -131,7 +165,7 @@ func (s *section) fillRows(pairs []Pair, colours palette) {
 		ratios[p.Key] = p
 	}
 	for _, policy := range s.policies {
-		row := policyRow{Policy: policy, Colour: colours.css(policy)}
+		row := policyRow{Policy: policy, Colour: colours.css(policy), Title: s.titles[policy].Title}
 		for _, rate := range s.rates {
 			at := s.at(rate)
 			var view cellView
@@ -211,15 +245,17 @@ func headlines(sections []section) []headline {
 			Where: fmt.Sprintf("%s, %s, %s RPS, %s", s.Scenario, s.App, formatRate(s.Focus), s.Source),
 			Text:  fmt.Sprintf("%s has the lowest P99, %s ms", best.Policy, formatMs(best.P99Ms.Median)),
 		}
+		next := ""
 		others := slices.DeleteFunc(slices.Clone(at), func(c Cell) bool { return c.Policy == best.Policy })
 		if second := bestOf(others); second != nil {
+			next = second.Policy
 			h.Text += fmt.Sprintf("; next %s, %s", second.Policy, formatMs(second.P99Ms.Median))
 			if ratio := pairedRatio(*second, *best); ratio == nil || !excludesOne(*ratio) {
 				h.Text += " (not distinguishable)"
 			}
 		}
 		i := slices.IndexFunc(others, func(c Cell) bool { return c.Policy == s.Baseline && c.P99Ms != nil })
-		if i >= 0 {
+		if i >= 0 && s.Baseline != next {
 			h.Text += fmt.Sprintf("; baseline %s, %s", s.Baseline, formatMs(others[i].P99Ms.Median))
 		}
 		lines = append(lines, h)

@@ -13,6 +13,11 @@ import (
 // warnings is what a reader must know before any conclusion.
 func warnings(set Set, cells []Cell) []string {
 	var all []string
+	for _, info := range set.Scenarios {
+		if info.Quick {
+			all = append(all, fmt.Sprintf("%s was run with --quick: fewer repetitions and shorter runs than the published experiment.", info.Name))
+		}
+	}
 	all = append(all, invalidWarnings(set.Results)...)
 	for _, c := range cells {
 		for _, w := range c.Warnings {

@@ -123,7 +123,7 @@ func deviations(cells []Cell) ([]Deviations, error) {
 			modelled = append(modelled, c)
 		}
 	}
-	all := Deviate(measured, modelled, "the measured results beside it")
+	all := Deviate(measured, modelled, "the measured runs in this report")
 	ref, err := ICSOCA()
 	if err != nil {
 		return nil, err
