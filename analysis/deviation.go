@@ -130,10 +130,25 @@ func Deviate(measured, simulated []Cell, origin string) []Deviations {
 	return all
 }
 
-// Deviation compares two sets; each cell of the measured one with the cell of
-// the same name in the other.
-func (s Set) Deviation(measured Set, origin string) []Deviations {
-	return Deviate(measured.Cells(), s.Cells(), origin)
+// MeasuredBesideModelled compares the modelled cells with the measured ones
+// among them and with the measured medians of the ICSOC experiment that ship
+// with the program; those held out of the calibration are judged apart.
+func MeasuredBesideModelled(cells []Cell) ([]Deviations, error) {
+	var measured, modelled []Cell
+	for _, c := range cells {
+		if c.Source == Measured {
+			measured = append(measured, c)
+		} else {
+			modelled = append(modelled, c)
+		}
+	}
+	ref, err := ICSOCA()
+	if err != nil {
+		return nil, err
+	}
+	all := Deviate(measured, modelled, "the measured runs in this report")
+	all = append(all, Deviate(ref.cells(true), modelled, ref.Source)...)
+	return append(all, Deviate(ref.cells(false), modelled, ref.Source+", held out of the calibration")...), nil
 }
 
 func sideBySide(m, s Cell) Deviation {

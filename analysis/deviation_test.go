@@ -38,6 +38,21 @@ func TestDeviateKeepsBackendsApart(t *testing.T) {
 	require.Empty(t, Deviate(nil, measured, "here"))
 }
 
+func TestMeasuredBesideModelled(t *testing.T) {
+	cell := func(backend, policy string, rps, ms float64) Cell {
+		c := side(backend, policy, rps, ms)
+		c.Scenario, c.Source = "ICSOC-A", SourceOf(backend)
+		return c
+	}
+	all, err := MeasuredBesideModelled([]Cell{cell("sim", "pack", 10, 100), cell("sim", "opttraffic", 80, 100), cell(BackendWrk2, "pack", 10, 50)})
+	require.NoError(t, err)
+	require.Len(t, all, 3)
+	require.Equal(t, 50.0, all[0].Cells[0].Values[0].Measured, "the runs at hand")
+	require.Equal(t, 97.7, all[1].Cells[0].Values[0].Measured, "the medians that ship with the program")
+	require.Equal(t, 42.9, all[2].Cells[0].Values[0].Measured, "the held out ones")
+	require.Contains(t, all[2].Measured, "held out")
+}
+
 func TestMeasuredMedians(t *testing.T) {
 	ref, err := ICSOCA()
 	require.NoError(t, err)

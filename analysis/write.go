@@ -93,7 +93,7 @@ func Summarize(set Set, o Options) (Summary, error) {
 		s.Verdicts[j.Verdict]++
 	}
 	s.Pairs = Paired(s.Cells, func(scenario string) string { return baseline(set, s.Cells, scenario, o) })
-	if s.Deviations, err = deviations(s.Cells); err != nil {
+	if s.Deviations, err = MeasuredBesideModelled(s.Cells); err != nil {
 		return Summary{}, err
 	}
 	s.Warnings = warnings(set, s.Cells)
@@ -110,24 +110,4 @@ func baseline(set Set, cells []Cell, scenario string, o Options) string {
 		}
 	}
 	return ""
-}
-
-// deviations compares models with imported logs and with the measured medians
-// of the ICSOC experiment that ship with the program.
-func deviations(cells []Cell) ([]Deviations, error) {
-	var measured, modelled []Cell
-	for _, c := range cells {
-		if c.Source == Measured {
-			measured = append(measured, c)
-		} else {
-			modelled = append(modelled, c)
-		}
-	}
-	all := Deviate(measured, modelled, "the measured runs in this report")
-	ref, err := ICSOCA()
-	if err != nil {
-		return nil, err
-	}
-	all = append(all, Deviate(ref.cells(true), modelled, ref.Source)...)
-	return append(all, Deviate(ref.cells(false), modelled, ref.Source+", held out of the calibration")...), nil
 }
