@@ -171,6 +171,11 @@ func TestJudgeSweepsAndRanks(t *testing.T) {
 			}
 		}
 	}
+	for _, scenario := range []string{"motivation-A", "motivation-B"} {
+		for _, rps := range []float64{50, 100, 200} {
+			set.Results = append(set.Results, cellRuns(scenario, "pair-icsoc", "least-request", rps, 40)...)
+		}
+	}
 	js := judged(t, set)
 	require.Equal(t, 2.0, *js["lata-placement-independence-1"].Measured)
 	require.Equal(t, Reproduced, js["lata-placement-independence-1"].Verdict)
