@@ -58,12 +58,20 @@ func (c *carrier) isOpen(l link) bool {
 func (c *carrier) send(row, col int, units int64) {
 	x := &c.flow[row*c.cols+col]
 	*x += units
+	c.setUsed(row, col, *x > 0)
+}
+
+func (c *carrier) setUsed(row, col int, used bool) {
 	set := &c.used[col*c.rowWords+row/64]
-	if *x > 0 {
+	if used {
 		*set |= 1 << (row % 64)
 	} else {
 		*set &^= 1 << (row % 64)
 	}
+}
+
+func (c *carrier) isUsed(row, col int) bool {
+	return c.used[col*c.rowWords+row/64]>>(row%64)&1 == 1
 }
 
 // fill sends what it can over open links in the order given from last to
@@ -95,10 +103,10 @@ func (c *carrier) drop(l link) {
 func (c *carrier) close(l link) bool {
 	c.drop(l)
 	row, col := int(l.row), int(l.col)
-	units := c.flow[row*c.cols+col]
-	if units == 0 {
+	if !c.isUsed(row, col) {
 		return true
 	}
+	units := c.flow[row*c.cols+col]
 	c.send(row, col, -units)
 	c.deliver(row, col, -units)
 	if c.maximise(); c.short == 0 {

@@ -45,6 +45,9 @@ func newDelays(t heart.Topology) delays {
 
 func (d delays) between(from, to int) int64 { return d.us[from*d.nodes+to] }
 
+// from is the delays from a node to all.
+func (d delays) from(node int) []int64 { return d.us[node*d.nodes : (node+1)*d.nodes] }
+
 func (d delays) known(from, to int) bool {
 	return d.measured == nil || d.measured[from*d.nodes+to]
 }

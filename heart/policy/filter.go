@@ -1,6 +1,11 @@
 package policy
 
-import "heartbed/heart"
+import (
+	"math/bits"
+	"slices"
+
+	"heartbed/heart"
+)
 
 // linkFilter is the first half of HEART's second stage (NTAM): it takes slow
 // links out of a call as far as the others can carry all of its traffic.
@@ -11,10 +16,11 @@ type linkFilter struct {
 	minGapUs float64
 }
 
-// link is a pair of groups and the round-trip time between them.
+// link is a pair of groups and the round-trip time between them, or of nodes
+// where it is not yet said which call it belongs to (rank).
 type link struct {
 	us       int64
-	row, col int32 // caller and callee group
+	row, col int32 // caller and callee
 }
 
 // apply filters the links of p and leaves there which are open, which the
@@ -22,46 +28,54 @@ type link struct {
 //
 // Few slow links are all removed; while the rest cannot carry the traffic the
 // fastest of them comes back. Many are removed one by one from the slowest on;
-// the first that is needed comes back and ends the removal.
+// the first that is needed comes back and ends the removal. Both end with the
+// same links, as many of the slowest as can go, and differ in what came back.
 func (f linkFilter) apply(p *transport) {
 	links := p.slowestFirst()
 	c := newCarrier(p.supply, p.demand)
 	high := f.high(links, p)
+	few := 2*len(high) <= len(links) && float64(len(high)) <= f.few*float64(len(links))
 	var removed, restored []link
-	if 2*len(high) <= len(links) && float64(len(high)) <= f.few*float64(len(links)) {
-		removed, restored = removeFew(c, links, high)
-	} else {
-		removed, restored = f.removeMany(c, links, high)
+	switch {
+	case f.skip && !few:
+		removed, restored = removeEach(c, links, high)
+	case few:
+		n := removeSlowest(c, links, high)
+		removed, restored = high[:n], slices.Clone(high[n:])
+		slices.Reverse(restored)
+	default:
+		n := removeSlowest(c, links, high)
+		removed, restored = high[:n], high[n:min(n+1, len(high))]
 	}
 	p.high, p.removed, p.restored = p.names(high), p.names(removed), p.names(restored)
 	p.filtered = len(high)
-	p.open, p.start = c.open, startLinks(c, links)
+	p.open, p.start = c.open, p.startLinks(c, links)
 }
 
-func removeFew(c *carrier, links, high []link) (removed, restored []link) {
+// removeSlowest removes as many of the slowest links as can go and returns
+// their number: all of them first, then the fastest is opened again until the
+// open ones carry everything.
+func removeSlowest(c *carrier, links, high []link) int {
 	for _, l := range high {
 		c.drop(l)
 	}
 	c.fill(links)
 	left := len(high)
-	for c.short > 0 && left > 0 {
-		left--
-		c.reopen(high[left])
-		restored = append(restored, high[left])
+	for ; c.short > 0 && left > 0; left-- {
+		c.reopen(high[left-1])
 	}
-	return high[:left], restored
+	return left
 }
 
-func (f linkFilter) removeMany(c *carrier, links, high []link) (removed, restored []link) {
+// removeEach tries one link after the other, from the slowest on, and leaves
+// those that are needed.
+func removeEach(c *carrier, links, high []link) (removed, restored []link) {
 	c.fill(links)
 	for _, l := range high {
 		if c.close(l) {
 			removed = append(removed, l)
-			continue
-		}
-		restored = append(restored, l)
-		if !f.skip {
-			break
+		} else {
+			restored = append(restored, l)
 		}
 	}
 	return removed, restored
@@ -115,63 +129,58 @@ func splitHigh(links []link) int {
 
 // startLinks picks the links with which the solver starts: the fastest open
 // ones of each group, and those of a flow that is known to be possible.
-func startLinks(c *carrier, links []link) []link {
-	const each = 8
+func (p *transport) startLinks(c *carrier, links []link) []link {
+	const each = 4
 	rowLinks, colLinks := make([]int, c.rows), make([]int, c.cols)
 	start := make([]link, 0, min(len(links), 2*each*(c.rows+c.cols)))
-	for k := len(links) - 1; k >= 0; k-- {
+	lacking := c.rows + c.cols // groups that have fewer
+	for k := len(links) - 1; k >= 0 && lacking > 0; k-- {
 		l := links[k]
-		near := rowLinks[l.row] < each || colLinks[l.col] < each
-		if !near && c.flow[int(l.row)*c.cols+int(l.col)] == 0 || !c.isOpen(l) {
+		if rowLinks[l.row] >= each && colLinks[l.col] >= each || !c.isOpen(l) {
 			continue
 		}
-		rowLinks[l.row]++
-		colLinks[l.col]++
+		if rowLinks[l.row]++; rowLinks[l.row] == each {
+			lacking--
+		}
+		if colLinks[l.col]++; colLinks[l.col] == each {
+			lacking--
+		}
+		c.setUsed(int(l.row), int(l.col), false) // not twice
 		start = append(start, l)
+	}
+	for k, rows := range c.used {
+		col := k / c.rowWords
+		for ; rows != 0; rows &= rows - 1 {
+			row := k%c.rowWords*64 + bits.TrailingZeros64(rows)
+			us := p.delay.between(p.from.groups[row].node, p.to.groups[col].node)
+			start = append(start, link{us, int32(row), int32(col)})
+		}
 	}
 	return start
 }
 
-// slowestFirst lists all links from the slowest to the fastest, equally slow
-// ones by caller and then callee. It is a radix sort, byte by byte of the
-// distance to the slowest: linear in the links, whose number is the square of
-// that of the groups.
+// slowestFirst lists all links of the call, ordered as the ranked node pairs.
 func (p *transport) slowestFirst() []link {
-	links := p.allLinks()
-	slowest, fastest := int64(0), int64(0)
-	for k, l := range links {
-		if k == 0 {
-			slowest, fastest = l.us, l.us
+	rowOf, colOf := groupsByNode(p.from.groups, p.delay.nodes), groupsByNode(p.to.groups, p.delay.nodes)
+	links := make([]link, 0, p.links())
+	for _, l := range p.ranked {
+		if row, col := rowOf[l.row], colOf[l.col]; row >= 0 && col >= 0 {
+			links = append(links, link{l.us, row, col})
 		}
-		slowest, fastest = max(slowest, l.us), min(fastest, l.us)
-	}
-	sorted := make([]link, len(links))
-	for shift := 0; shift < 64 && (slowest-fastest)>>shift > 0; shift += 8 {
-		var next [257]int
-		for _, l := range links {
-			next[(slowest-l.us)>>shift&255+1]++
-		}
-		for b := range 256 {
-			next[b+1] += next[b]
-		}
-		for _, l := range links {
-			b := (slowest - l.us) >> shift & 255
-			sorted[next[b]] = l
-			next[b]++
-		}
-		links, sorted = sorted, links
 	}
 	return links
 }
 
-func (p *transport) allLinks() []link {
-	links := make([]link, 0, p.links())
-	for i, from := range p.from.groups {
-		for j, to := range p.to.groups {
-			links = append(links, link{p.delay.between(from.node, to.node), int32(i), int32(j)})
-		}
+// groupsByNode is the index of the group on each node, -1 where there is none.
+func groupsByNode(groups []group, nodes int) []int32 {
+	at := make([]int32, nodes)
+	for n := range at {
+		at[n] = -1
 	}
-	return links
+	for i, g := range groups {
+		at[g.node] = int32(i)
+	}
+	return at
 }
 
 func (p *transport) measured(links []link) []link {

@@ -100,6 +100,7 @@ func (h *heartPolicy) Allocate(o heart.Observation, m *heart.Meter) (heart.Decis
 
 	delay := newDelays(o.Topology)
 	problems := h.problems(l, predictions, delay)
+	rank(problems)
 	links := 0
 	for _, p := range problems {
 		links += p.links()

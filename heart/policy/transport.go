@@ -16,6 +16,7 @@ type transport struct {
 	from, to       component
 	supply, demand []int64 // of each group; both have one sum
 	delay          delays
+	ranked         []link // node pairs, see rank
 	traceLinks     int
 
 	// Set by the filter.
@@ -46,13 +47,12 @@ func (p *transport) solve() error {
 	for _, units := range p.demand {
 		network.AddNode(-units)
 	}
-	arcs := p.start
-	added := arcs
-	for {
+	var solver flow.Solver // goes on from its last basis
+	for arcs, added := p.start, p.start; ; arcs = append(arcs, added...) {
 		for _, l := range added {
 			network.AddArc(int(l.row), rows+int(l.col), flow.Unlimited, l.us)
 		}
-		solution, err := network.Solve()
+		solution, err := solver.Solve(network)
 		if err != nil {
 			return fmt.Errorf("call %s to %s: %w", p.from.name, p.to.name, err)
 		}
@@ -60,7 +60,6 @@ func (p *transport) solve() error {
 			p.read(arcs, solution)
 			return nil
 		}
-		arcs = append(arcs, added...)
 	}
 }
 
@@ -69,19 +68,21 @@ func (p *transport) solve() error {
 func (p *transport) cheaper(potential []int64) []link {
 	var found []link
 	words := (len(p.demand) + 63) / 64
+	home := make([]int32, len(p.demand)) // on its own, as this loop looks at every link
+	for j, to := range p.to.groups {
+		home[j] = int32(to.node)
+	}
+	callers, callees := potential[:len(p.supply)], potential[len(p.supply):]
 	for i, from := range p.from.groups {
-		best := link{row: int32(i)}
-		least := int64(0)
-		open := p.open[i*words : (i+1)*words]
-		for j, to := range p.to.groups {
-			us := p.delay.between(from.node, to.node)
-			r := us + potential[i] - potential[len(p.supply)+j]
-			if r < least && open[j/64]>>(j%64)&1 == 1 {
-				least, best.us, best.col = r, us, int32(j)
+		us, open := p.delay.from(from.node), p.open[i*words:(i+1)*words]
+		least, best := -callers[i], -1
+		for j, node := range home {
+			if r := us[node] - callees[j]; r < least && open[j/64]>>(j%64)&1 == 1 {
+				least, best = r, j
 			}
 		}
-		if least < 0 {
-			found = append(found, best)
+		if best >= 0 {
+			found = append(found, link{us[home[best]], int32(i), int32(best)})
 		}
 	}
 	return found
