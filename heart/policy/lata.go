@@ -39,6 +39,9 @@ func (p lata) Allocate(o heart.Observation, m *heart.Meter) (heart.Decision, err
 		return heart.Decision{}, err
 	}
 	d, nodes := newDelays(o.Topology), o.Topology.NodeIndex()
+	for i := range d.us { // here rather than at each of the many links
+		d.us[i] /= int64(p.unit / time.Microsecond)
+	}
 	groups := make([][]heart.Group, len(l.components))
 	var table heart.RoutingTable
 	for c := range l.components {
@@ -68,7 +71,7 @@ func (p lata) Allocate(o heart.Observation, m *heart.Meter) (heart.Decision, err
 	return heart.Decision{Table: table, Warnings: d.warnings()}, nil
 }
 
-// routes solves one call. Demands differ by one unit at most; the first
+// routes solves one call at costs d. Demands differ by one unit at most; the first
 // callees take what does not divide.
 func (p lata) routes(callers, callees []heart.Group, nodes map[string]int, d delays) ([]heart.Route, error) {
 	network := flow.New(len(callers)+len(callees), len(callers)*len(callees))
@@ -86,11 +89,10 @@ func (p lata) routes(callers, callees []heart.Group, nodes map[string]int, d del
 			network.AddNode(-demand)
 		}
 	}
-	perUnit := int64(p.unit / time.Microsecond)
 	for i, g := range callers {
 		from := nodes[g.Node]
 		for j := range callees {
-			network.AddArc(i, len(callers)+j, flow.Unlimited, d.between(from, home[j])/perUnit)
+			network.AddArc(i, len(callers)+j, flow.Unlimited, d.between(from, home[j]))
 		}
 	}
 	solution, err := network.Solve()

@@ -139,10 +139,11 @@ func (l layout) replicaGroups(c int) []heart.Group {
 	comp := l.components[c]
 	order := slices.Clone(comp.index)
 	slices.Sort(order)
-	groups := make([]heart.Group, len(order))
+	groups, names := make([]heart.Group, len(order)), make([]string, len(order))
 	for i, at := range order {
 		r := l.topology.Replicas[at]
-		groups[i] = heart.Group{Name: r.Name, Component: r.Component, Node: r.Node, Replicas: []string{r.Name}}
+		names[i] = r.Name
+		groups[i] = heart.Group{Name: r.Name, Component: r.Component, Node: r.Node, Replicas: names[i : i+1 : i+1]}
 	}
 	return groups
 }
