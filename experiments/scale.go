@@ -25,7 +25,7 @@ type ScaleOptions struct {
 	Replicas   []int  // totals over all components; default 100, 200, 400
 	Nodes      int    // default 5
 	Components int    // default 5
-	Steps      int    // measured, after a tenth as many that are not; default 100
+	Steps      int    // measured, after a fifth as many that are not; default 100
 	Seed       uint64 // of round-trip times and loads
 }
 
@@ -63,13 +63,11 @@ func Scale(ctx context.Context, o ScaleOptions, now func() time.Time) (ScaleRepo
 	}
 	r := ScaleReport{Nodes: o.Nodes, Components: o.Components, Steps: o.Steps}
 	for _, name := range o.Policies {
-		for _, replicas := range o.Replicas {
-			row, err := o.measure(ctx, name, replicas, now)
-			if err != nil {
-				return ScaleReport{}, fmt.Errorf("policy %s at %d replicas: %w", name, replicas, err)
-			}
-			r.Rows = append(r.Rows, row)
+		rows, err := o.measure(ctx, name, now)
+		if err != nil {
+			return ScaleReport{}, fmt.Errorf("policy %s: %w", name, err)
 		}
+		r.Rows = append(r.Rows, rows...)
 		r.Growth = append(r.Growth, r.growth(name))
 	}
 	return r, nil
@@ -115,38 +113,62 @@ func (o ScaleOptions) validate() error {
 	return fs.err()
 }
 
-func (o ScaleOptions) measure(ctx context.Context, name string, replicas int, now func() time.Time) (ScaleRow, error) {
-	p, err := policy.New(name, nil)
-	if err != nil {
-		return ScaleRow{}, err
+// measure times the steps of a policy. The sizes take turns, so that a machine
+// that warms up or is disturbed for a while does so for all of them.
+func (o ScaleOptions) measure(ctx context.Context, name string, now func() time.Time) ([]ScaleRow, error) {
+	probes := make([]*scaleProbe, len(o.Replicas))
+	for i, replicas := range o.Replicas {
+		p, err := policy.New(name, nil)
+		if err != nil {
+			return nil, err
+		}
+		// The same seed for all: sizes differ in their replicas, not in their nodes.
+		random := rand.New(rand.NewPCG(o.Seed, 0))
+		probes[i] = &scaleProbe{policy: p, random: random, stages: map[string][]float64{}}
+		probes[i].topology, probes[i].slowness = o.chain(replicas, random)
 	}
-	random := rand.New(rand.NewPCG(o.Seed, uint64(replicas)))
-	topology, slowness := o.chain(replicas, random)
-	stages := map[string][]float64{}
-	var totals []float64
-	for step := -o.Steps / 10; step < o.Steps; step++ {
-		if err := ctx.Err(); err != nil {
-			return ScaleRow{}, err
+	for step := -max(1, o.Steps/5); step < o.Steps; step++ {
+		for i, p := range probes {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			if err := p.step(now, step >= 0); err != nil {
+				return nil, fmt.Errorf("at %d replicas: %w", o.Replicas[i], err)
+			}
 		}
-		m := &heart.Meter{Now: now}
-		observation := loads(topology, slowness, random)
-		m.Start()
-		if _, err := p.Allocate(observation, m); err != nil {
-			return ScaleRow{}, err
-		}
-		if step < 0 {
-			continue
-		}
-		for stage, seconds := range m.Seconds {
-			stages[stage] = append(stages[stage], seconds*1000)
-		}
-		totals = append(totals, withTotal(m.Seconds)["total"]*1000)
 	}
-	row := ScaleRow{Policy: name, Replicas: replicas, StageMs: map[string]float64{}, TotalMs: median(totals)}
-	for stage, ms := range stages {
-		row.StageMs[stage] = median(ms)
+	rows := make([]ScaleRow, len(probes))
+	for i, p := range probes {
+		rows[i] = ScaleRow{Policy: name, Replicas: o.Replicas[i], StageMs: map[string]float64{}, TotalMs: median(p.totals)}
+		for stage, ms := range p.stages {
+			rows[i].StageMs[stage] = median(ms)
+		}
 	}
-	return row, nil
+	return rows, nil
+}
+
+// scaleProbe is a policy at one size and the times it has taken, ms.
+type scaleProbe struct {
+	policy   heart.Policy
+	topology heart.Topology
+	slowness map[string]float64
+	random   *rand.Rand
+	stages   map[string][]float64
+	totals   []float64
+}
+
+func (p *scaleProbe) step(now func() time.Time, keep bool) error {
+	m := &heart.Meter{Now: now}
+	observation := loads(p.topology, p.slowness, p.random)
+	m.Start()
+	if _, err := p.policy.Allocate(observation, m); err != nil || !keep {
+		return err
+	}
+	for stage, seconds := range m.Seconds {
+		p.stages[stage] = append(p.stages[stage], seconds*1000)
+	}
+	p.totals = append(p.totals, withTotal(m.Seconds)["total"]*1000)
+	return nil
 }
 
 // chain makes the topology: a component calls the next. Nodes are up to 50 ms
