@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -108,6 +109,22 @@ func TestDAG(t *testing.T) {
 	require.LessOrEqual(t, *c["dag/heart/400"].CPUGapWindowPp, 6.0)
 	require.GreaterOrEqual(t, *c["dag/opttraffic/400"].CPUGapWindowPp, 50.0)
 	require.GreaterOrEqual(t, *c["dag/lata/400"].CPUGapWindowPp, 50.0)
+}
+
+// HEART, scheduling time: what is compared is the growth with the replicas.
+// The times are those of this machine; a test asserts no time.
+func TestSchedulingTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes the time of hundreds of steps; run without -short")
+	}
+	r, err := experiments.Scale(t.Context(), experiments.ScaleOptions{Policies: []string{"heart", "lata"}}, time.Now)
+	require.NoError(t, err)
+	var text strings.Builder
+	require.NoError(t, r.WriteText(&text))
+	t.Log("published: LATA 8.8 to 98.1 ms (exponent 1.74), HEART 6 to 9.4 ms (0.32)\n" + text.String())
+	heart, lata := *r.Growth[0].Exponent, *r.Growth[1].Exponent
+	require.Less(t, heart, 1.0, "HEART routes groups: less than linear in the replicas")
+	require.Greater(t, lata, heart+0.5, "LATA routes replicas: links grow with their square")
 }
 
 // HEART without its parts. "Without trend" means equal shares; with only the

@@ -10,24 +10,25 @@ import (
 // whatever is outstanding. Even arrivals are 1/rate apart, Poisson arrivals
 // exponentially so; under a profile both follow the integral of the rate.
 type Arrivals struct {
-	load  Load
-	rps   float64
-	rng   *rand.Rand
-	now   float64 // seconds
-	point int
+	poisson bool
+	profile []RatePoint
+	rps     float64
+	rng     *rand.Rand
+	now     float64 // seconds
+	point   int
 }
 
 // NewArrivals starts an open schedule of rps requests a second. rng is used
 // by Poisson arrivals only.
 func NewArrivals(l Load, rps float64, rng *rand.Rand) *Arrivals {
-	return &Arrivals{load: l, rps: rps, rng: rng}
+	return &Arrivals{poisson: l.Arrivals == "poisson", profile: l.profile(), rps: rps, rng: rng}
 }
 
 // Next returns the next due time since the start; false when the profile has
 // ended at rate zero.
 func (a *Arrivals) Next() (time.Duration, bool) {
 	mass := 1.0
-	if a.load.Arrivals == "poisson" {
+	if a.poisson {
 		mass = a.rng.ExpFloat64()
 	}
 	for {
@@ -47,7 +48,7 @@ func (a *Arrivals) Next() (time.Duration, bool) {
 
 // segment is the rate that holds now and the second at which it ends.
 func (a *Arrivals) segment() (rate, end float64) {
-	p := a.load.Profile
+	p := a.profile
 	if len(p) == 0 {
 		return a.rps, math.Inf(1)
 	}
@@ -56,20 +57,6 @@ func (a *Arrivals) segment() (rate, end float64) {
 		end = p[a.point+1].At.Seconds()
 	}
 	return a.rps * p[a.point].Factor, end
-}
-
-// Recorded makes a profile of a recorded rate: rps[i] held during interval i.
-// Factors are relative to the mean, so that the trial's rate stays the mean.
-func Recorded(interval time.Duration, rps []float64) []RatePoint {
-	mean := 0.0
-	for _, r := range rps {
-		mean += r / float64(len(rps))
-	}
-	points := make([]RatePoint, len(rps))
-	for i, r := range rps {
-		points[i] = RatePoint{At: Duration(time.Duration(i) * interval), Factor: r / mean}
-	}
-	return points
 }
 
 // Connection paces one connection as wrk2 (commit 44a94c1) does: it has one

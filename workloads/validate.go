@@ -180,7 +180,7 @@ func (l Load) Validate() error {
 		if l.Connections < max(1, l.Threads) {
 			f.add("connections: found %d, expected at least one a thread (%d)", l.Connections, l.Threads)
 		}
-		if len(l.Profile) > 0 {
+		if len(l.Profile) > 0 || l.Recorded != nil {
 			f.add("profile: found one with the wrk2 schedule, expected none: wrk2 keeps one rate (use open)")
 		}
 		if l.Arrivals != "" {
@@ -193,6 +193,7 @@ func (l Load) Validate() error {
 	default:
 		f.add("schedule: found %q, expected wrk2 or open", l.Schedule)
 	}
+	l.validateRecorded(f)
 	for i, p := range l.Profile {
 		f.notNegative(fmt.Sprintf("profile[%d].factor", i), p.Factor)
 		switch {
@@ -203,4 +204,20 @@ func (l Load) Validate() error {
 		}
 	}
 	return f.join()
+}
+
+func (l Load) validateRecorded(f *faults) {
+	if l.Recorded == nil {
+		return
+	}
+	if len(l.Profile) > 0 {
+		f.add("recorded: found one beside a profile, expected one of the two")
+	}
+	f.positive("recorded.interval", l.Recorded.Interval.Seconds())
+	sum := 0.0
+	for i, r := range l.Recorded.RPS {
+		f.notNegative(fmt.Sprintf("recorded.rps[%d]", i), r)
+		sum += r
+	}
+	f.positive("sum of recorded.rps", sum)
 }
