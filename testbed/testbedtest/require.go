@@ -1,0 +1,25 @@
+package testbedtest
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Require lets a test go on when err is nil. An error that wraps
+// errors.ErrUnsupported skips the test with its reason, unless the environment
+// variable HEARTBED_REQUIRE lists the backend ("netns,kind"): then, as with
+// any other error, the test fails.
+func Require(t *testing.T, backend string, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	required := slices.Contains(strings.Split(os.Getenv("HEARTBED_REQUIRE"), ","), backend)
+	if errors.Is(err, errors.ErrUnsupported) && !required {
+		t.Skipf("%s cannot run here: %v", backend, err)
+	}
+	t.Fatalf("%s cannot run here: %v", backend, err)
+}
