@@ -37,6 +37,9 @@ type Scenario struct {
 	// Baseline is the method that paired differences are taken against.
 	Baseline    string      `yaml:"baseline,omitempty"`
 	Repetitions int         `yaml:"repetitions"`
+	// Scale divides CPU capacity and offered load alike, so that a smaller
+	// machine is as busy as the scenario's; 0 = 1. Rates keep their names.
+	Scale float64 `yaml:"scale,omitempty"`
 	Seed        uint64      `yaml:"seed"`
 	Thresholds  []Threshold `yaml:"thresholds,omitempty"`
 	// Quick marks a scenario that --quick cut down: fewer repetitions and

@@ -25,6 +25,7 @@ type Selection struct {
 	Seed        *uint64   // nil = the scenario's
 	Warmup      *time.Duration
 	Duration    *time.Duration
+	Scale       float64 // 0 = the scenario's
 	Quick       bool // at most quickRepetitions and a shorter measured time
 }
 
@@ -94,6 +95,9 @@ func (s Scenario) retime(sel Selection, faults *Faults) Scenario {
 	}
 	if sel.Duration != nil {
 		s.Timing.Duration = workloads.Duration(*sel.Duration)
+	}
+	if sel.Scale != 0 {
+		s.Scale = sel.Scale
 	}
 	if s.Timing.Warmup < 0 {
 		faults.add("warmup", "found %v, expected 0s or more", s.Timing.Warmup)

@@ -88,6 +88,9 @@ func (s Scenario) plan(t Trial, at placed) (Planned, error) {
 	if method.Connections != nil {
 		p.Plan.Network.Connections = *method.Connections
 	}
+	if s.Scale > 1 {
+		p.Plan = scaled(p.Plan, s.Scale)
+	}
 	var err error
 	p.ID, err = p.hash()
 	return p, err

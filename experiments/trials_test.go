@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"heartbed/testbed/sim"
+
 	"heartbed/heart/policy"
 	"heartbed/workloads"
 )
@@ -143,4 +145,30 @@ func TestPlacementRuleWithoutRoomIsAFault(t *testing.T) {
 	e, err := s.Experiment(Selection{Apps: []string{"pair"}}, "sim")
 	require.NoError(t, err)
 	require.Equal(t, "w1", e.Trials[0].Plan.Replicas[0].Node)
+}
+
+// A scale of 4 leaves a quarter of the CPU and of the load; what the trial is
+// called, the round-trip times and a request's CPU time stay. Utilisation is
+// what it was: asserted by running both in the simulator.
+func TestScaledPlan(t *testing.T) {
+	s, err := Load("LAN")
+	require.NoError(t, err)
+	busy := map[float64]float64{}
+	for _, scale := range []float64{1, 4} {
+		e, err := s.Experiment(Selection{Apps: []string{"dag"}, Methods: []string{"heart"}, RPS: []float64{200}, Repetitions: 1, Scale: scale}, "sim")
+		require.NoError(t, err)
+		require.Equal(t, 200.0, e.Trials[0].RPS)
+		require.Equal(t, 200/scale, e.Trials[0].Plan.RPS)
+		require.Equal(t, 8/scale, e.Trials[0].Plan.Nodes[0].Cores)
+		require.Equal(t, 8.0, e.Scenario.Nodes[0].Cores, "the scenario itself is not changed")
+		out, err := e.Run(t.Context(), sim.Backend{}, Options{Dir: t.TempDir(), Workers: 1})
+		require.NoError(t, err)
+		busy[scale] = out.Results[0].CPU["c1"].Mean
+		if scale > 1 {
+			require.Contains(t, out.Results[0].Warnings[0], "scaled by 4")
+		}
+	}
+	require.InDelta(t, busy[1], busy[4], 0.02)
+	_, err = s.Experiment(Selection{Scale: 0.5}, "sim")
+	require.ErrorContains(t, err, "scale: found 0.5, expected a number of 1 or more")
 }

@@ -67,6 +67,9 @@ func (s Scenario) Validate() error {
 	if s.Repetitions < 1 {
 		v.faults.add("repetitions", "found %d, expected 1 or more", s.Repetitions)
 	}
+	if s.Scale != 0 && !(s.Scale >= 1) || math.IsInf(s.Scale, 0) {
+		v.faults.add("scale", "found %v, expected a number of 1 or more", s.Scale)
+	}
 	return v.faults.err()
 }
 

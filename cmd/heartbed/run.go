@@ -23,6 +23,7 @@ type runFlags struct {
 	seed                         uint64
 	duration, warmup             time.Duration
 	quick                        bool
+	scale                        float64
 }
 
 func runCommand() *cobra.Command {
@@ -53,6 +54,7 @@ it stopped when the same command is given again.`,
 	flags.DurationVar(&f.duration, "duration", 0, "measured time of a trial (default the scenario's)")
 	flags.DurationVar(&f.warmup, "warmup", 0, "load before the measured time (default the scenario's)")
 	flags.StringVar(&f.out, "out", "", "result folder (default out/<scenario>-<backend>)")
+	flags.Float64Var(&f.scale, "scale", 0, "divide CPU capacity and offered load by this, for a machine smaller than the scenario's (default the scenario's, else 1)")
 	flags.BoolVar(&f.quick, "quick", false, "at most 2 repetitions and a quarter of the measured time, for a first look")
 	flags.IntVar(&f.workers, "workers", 0, "trials at the same time (default what the backend bears)")
 	return cmd
@@ -82,7 +84,7 @@ type job struct {
 
 // job reads and checks all that the flags name.
 func (f *runFlags) job(cmd *cobra.Command) (job, error) {
-	sel := experiments.Selection{Apps: f.apps, Methods: f.policies, RPS: f.rps, Repetitions: f.reps, Quick: f.quick}
+	sel := experiments.Selection{Apps: f.apps, Methods: f.policies, RPS: f.rps, Repetitions: f.reps, Quick: f.quick, Scale: f.scale}
 	changed := cmd.Flags().Changed
 	if changed("reps") && f.reps < 1 {
 		return job{}, fmt.Errorf("%w: --reps is %d, expected 1 or more", errUsage, f.reps)
