@@ -22,13 +22,28 @@ const (
 // SourceOf is the source of a backend's numbers. A backend that is not known
 // is taken for emulated: neither a model nor known to be a real cluster.
 func SourceOf(backend string) Source {
-	switch backend {
+	base, _, _ := strings.Cut(backend, scaleMark)
+	switch base {
 	case "sim":
 		return Simulated
 	case "cluster", BackendWrk2:
 		return Measured
 	}
 	return Emulated
+}
+
+// scaleMark parts the name of a backend from the factor by which CPU and load
+// were divided. Scaled runs are as busy but slower: they are cells, sections
+// and figures of their own and no claim is judged on them.
+const scaleMark = "÷"
+
+// keyOf is the cell that a trial belongs to.
+func keyOf(t experiments.Trial) Key {
+	backend := t.Backend
+	if t.Scale > 1 {
+		backend += fmt.Sprintf("%s%g", scaleMark, t.Scale)
+	}
+	return Key{t.Scenario, t.App, backend, t.Policy, t.RPS}
 }
 
 // Key names a cell: the runs that differ only in repetition and seed.
@@ -74,7 +89,7 @@ type Cell struct {
 func (s Set) Cells() []Cell {
 	groups := map[Key][]experiments.Result{}
 	for _, r := range s.Results {
-		k := Key{r.Trial.Scenario, r.Trial.App, r.Trial.Backend, r.Trial.Policy, r.Trial.RPS}
+		k := keyOf(r.Trial)
 		groups[k] = append(groups[k], r)
 	}
 	cells := make([]Cell, 0, len(groups))

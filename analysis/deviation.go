@@ -3,8 +3,10 @@ package analysis
 import (
 	_ "embed"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -66,6 +68,7 @@ type Deviations struct {
 	Scenario string      `json:"scenario"`
 	App      string      `json:"app"`
 	Measured string      `json:"measured"` // where the measured values are from
+	Nearer   Source      `json:"nearer"`   // what they are: measured or emulated
 	Backend  string      `json:"backend"`  // of the model
 	Cells    []Deviation `json:"cells"`
 	// Of all values (cells x mean, P50, P90, P99), percent.
@@ -120,7 +123,7 @@ func Deviate(measured, simulated []Cell, origin string) []Deviations {
 		})
 		if i < 0 {
 			i = len(all)
-			all = append(all, Deviations{Scenario: c.Scenario, App: c.App, Backend: c.Backend, Measured: origin})
+			all = append(all, Deviations{Scenario: c.Scenario, App: c.App, Backend: c.Backend, Measured: origin, Nearer: m.Source})
 		}
 		all[i].Cells = append(all[i].Cells, sideBySide(m, c))
 	}
@@ -130,23 +133,30 @@ func Deviate(measured, simulated []Cell, origin string) []Deviations {
 	return all
 }
 
-// MeasuredBesideModelled compares the modelled cells with the measured ones
-// among them and with the measured medians of the ICSOC experiment that ship
-// with the program; those held out of the calibration are judged apart.
-func MeasuredBesideModelled(cells []Cell) ([]Deviations, error) {
-	var measured, modelled []Cell
+// SideBySide compares what is nearer to a real cluster with what is further:
+// measured cells with modelled ones, emulated with simulated ones of the same
+// scale, and the measured medians of the ICSOC experiment that ship with the
+// program with their model; those held out of the calibration are judged apart.
+func SideBySide(cells []Cell) ([]Deviations, error) {
+	bySource := map[Source][]Cell{}
+	scales := map[string]map[Source][]Cell{}
 	for _, c := range cells {
-		if c.Source == Measured {
-			measured = append(measured, c)
-		} else {
-			modelled = append(modelled, c)
+		bySource[c.Source] = append(bySource[c.Source], c)
+		_, scale, _ := strings.Cut(c.Backend, scaleMark)
+		if scales[scale] == nil {
+			scales[scale] = map[Source][]Cell{}
 		}
+		scales[scale][c.Source] = append(scales[scale][c.Source], c)
 	}
 	ref, err := ICSOCA()
 	if err != nil {
 		return nil, err
 	}
-	all := Deviate(measured, modelled, "the measured runs in this report")
+	modelled := slices.Concat(bySource[Simulated], bySource[Emulated])
+	all := Deviate(bySource[Measured], modelled, "the measured runs in this report")
+	for _, scale := range slices.Sorted(maps.Keys(scales)) {
+		all = append(all, Deviate(scales[scale][Emulated], scales[scale][Simulated], "the emulated runs in this report")...)
+	}
 	all = append(all, Deviate(ref.cells(true), modelled, ref.Source)...)
 	return append(all, Deviate(ref.cells(false), modelled, ref.Source+", held out of the calibration")...), nil
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"heartbed/experiments"
 )
 
 // side is a cell with one value for all four metrics (a fixture).
@@ -38,13 +40,13 @@ func TestDeviateKeepsBackendsApart(t *testing.T) {
 	require.Empty(t, Deviate(nil, measured, "here"))
 }
 
-func TestMeasuredBesideModelled(t *testing.T) {
+func TestSideBySide(t *testing.T) {
 	cell := func(backend, policy string, rps, ms float64) Cell {
 		c := side(backend, policy, rps, ms)
 		c.Scenario, c.Source = "ICSOC-A", SourceOf(backend)
 		return c
 	}
-	all, err := MeasuredBesideModelled([]Cell{cell("sim", "pack", 10, 100), cell("sim", "opttraffic", 80, 100), cell(BackendWrk2, "pack", 10, 50)})
+	all, err := SideBySide([]Cell{cell("sim", "pack", 10, 100), cell("sim", "opttraffic", 80, 100), cell(BackendWrk2, "pack", 10, 50)})
 	require.NoError(t, err)
 	require.Len(t, all, 3)
 	require.Equal(t, 50.0, all[0].Cells[0].Values[0].Measured, "the runs at hand")
@@ -67,4 +69,25 @@ func TestMeasuredMedians(t *testing.T) {
 		require.Less(t, c.P90, c.P99)
 	}
 	require.Equal(t, map[string]int{"default": 5, "default+lata": 5, "pack": 5, "opttraffic": 7, "larp+lata": 7}, byPolicy)
+}
+
+// Emulated runs stand beside simulated ones of the same scale only, and keep
+// cells of their own.
+func TestEmulatedBesideSimulated(t *testing.T) {
+	one := func(backend string, scale, p99 float64) experiments.Result {
+		return experiments.Result{
+			Trial:     experiments.Trial{Scenario: "A", App: "pair", Backend: backend, Policy: "heart", RPS: 50, Rep: 1, Scale: scale},
+			Verdict:   experiments.Valid,
+			LatencyMs: &experiments.Latency{Mean: p99 / 2, P50: p99 / 2, P90: p99 / 1.5, P99: p99},
+		}
+	}
+	set := Set{Results: []experiments.Result{one("sim", 0, 100), one("sim", 4, 300), one("netns", 4, 400)}}
+	cells := set.Cells()
+	require.Len(t, cells, 3)
+	found, err := SideBySide(cells)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.Equal(t, Emulated, found[0].Nearer)
+	require.Equal(t, "sim÷4", found[0].Backend)
+	require.InDelta(t, -25, found[0].Cells[0].Values[3].Pct, 1e-9)
 }

@@ -22,6 +22,7 @@ var templateFuncs = map[string]any{
 	"cell":   func(s string) string { return strings.NewReplacer("|", `\|`, "\n", " ").Replace(s) },
 	"anchor": func(parts ...string) string { return slug(parts...) },
 	"add":    func(a, b int) int { return a + b },
+	"title":  func(s Source) string { return strings.ToUpper(string(s[:1])) + string(s[1:]) },
 }
 
 func (r report) html() ([]byte, error) {

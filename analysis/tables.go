@@ -90,7 +90,7 @@ func runsTable(set Set) []byte {
 	t := newTable(append(slices.Clone(keyHeader), "rep", "seed", "id", "verdict", "mean_ms", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms",
 		"offered_rps", "achieved_rps", "errors", "reasons")...)
 	for _, r := range set.Results {
-		k := Key{r.Trial.Scenario, r.Trial.App, r.Trial.Backend, r.Trial.Policy, r.Trial.RPS}
+		k := keyOf(r.Trial)
 		row := append(keyFields(SourceOf(k.Backend), k), strconv.Itoa(r.Trial.Rep), strconv.FormatUint(r.Trial.Seed, 10), r.Trial.ID, string(r.Verdict))
 		if l := r.LatencyMs; l != nil {
 			row = append(row, number(l.Mean), number(l.P50), number(l.P90), number(l.P99), number(l.P999), number(l.Max))

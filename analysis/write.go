@@ -93,7 +93,7 @@ func Summarize(set Set, o Options) (Summary, error) {
 		s.Verdicts[j.Verdict]++
 	}
 	s.Pairs = Paired(s.Cells, func(scenario string) string { return baseline(set, s.Cells, scenario, o) })
-	if s.Deviations, err = MeasuredBesideModelled(s.Cells); err != nil {
+	if s.Deviations, err = SideBySide(s.Cells); err != nil {
 		return Summary{}, err
 	}
 	s.Warnings = warnings(set, s.Cells)

@@ -24,6 +24,7 @@ type Trial struct {
 	RPS      float64 `json:"rps"`
 	Rep      int     `json:"rep"`
 	Seed     uint64  `json:"seed"`
+	Scale    float64 `json:"scale,omitempty"` // by which CPU and load were divided; 0 = 1
 }
 
 // Result is one line of results.jsonl. A failed trial is a result too: Error

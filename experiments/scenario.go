@@ -35,13 +35,13 @@ type Scenario struct {
 	Methods map[string]Method `yaml:"methods,omitempty"` // beside the registered policies, which are methods by their own name
 	Compare []string          `yaml:"compare"`           // methods run when --policy is not given; "all" = every registered policy
 	// Baseline is the method that paired differences are taken against.
-	Baseline    string      `yaml:"baseline,omitempty"`
-	Repetitions int         `yaml:"repetitions"`
+	Baseline    string `yaml:"baseline,omitempty"`
+	Repetitions int    `yaml:"repetitions"`
 	// Scale divides CPU capacity and offered load alike, so that a smaller
 	// machine is as busy as the scenario's; 0 = 1. Rates keep their names.
-	Scale float64 `yaml:"scale,omitempty"`
-	Seed        uint64      `yaml:"seed"`
-	Thresholds  []Threshold `yaml:"thresholds,omitempty"`
+	Scale      float64     `yaml:"scale,omitempty"`
+	Seed       uint64      `yaml:"seed"`
+	Thresholds []Threshold `yaml:"thresholds,omitempty"`
 	// Quick marks a scenario that --quick cut down: fewer repetitions and
 	// shorter runs than the published experiment.
 	Quick bool `yaml:"quick,omitempty"`

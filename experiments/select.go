@@ -26,7 +26,7 @@ type Selection struct {
 	Warmup      *time.Duration
 	Duration    *time.Duration
 	Scale       float64 // 0 = the scenario's
-	Quick       bool // at most quickRepetitions and a shorter measured time
+	Quick       bool    // at most quickRepetitions and a shorter measured time
 }
 
 // What --quick leaves of a scenario.

@@ -46,7 +46,7 @@ func (s Scenario) Trials(backend string) ([]Planned, error) {
 						}
 						placed[key] = at
 					}
-					t, err := s.plan(Trial{Scenario: s.Name, App: app, Backend: backend, Policy: method, RPS: rps, Rep: rep}, placed[key])
+					t, err := s.plan(Trial{Scenario: s.Name, App: app, Backend: backend, Policy: method, RPS: rps, Rep: rep, Scale: s.Scale}, placed[key])
 					if err != nil {
 						return nil, err
 					}
