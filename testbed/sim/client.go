@@ -181,7 +181,7 @@ func (c *client) send(w *world, conn int32, generation uint32) {
 	v := w.newVisit()
 	w.visits[v] = visit{
 		parent: none, request: r, replica: to, caller: none,
-		draws: mix(w.service.seed, mix(uint64(c.generation), c.serial)),
+		draws: workloads.RequestDraws(c.plan.Seed, uint64(c.generation), c.serial),
 	}
 	w.visits[v].version = c.requests[r].version
 	w.events.push(w.now+w.clientDelay(to), arrive, v, 0)

@@ -17,8 +17,7 @@ type visit struct {
 	step    int32
 	pending int32 // calls not yet answered
 	work    float64
-	draws   uint64 // seed of this visit's random draws
-	drawn   uint64 // how many were made
+	draws   workloads.Draws
 }
 
 func (w *world) newVisit() int32 {
@@ -56,7 +55,7 @@ func (w *world) advance(v int32) {
 		i := x.step
 		x.step++
 		if mean := prog.steps[i].CPUMs; mean > 0 {
-			work := mean * 1e6 * w.service.factor(x)
+			work := mean * 1e6 * w.sampler.Factor(&x.draws)
 			w.submit(v, work)
 			return
 		}
@@ -69,15 +68,11 @@ func (w *world) advance(v int32) {
 // call makes the calls of step i; false when chance decided against them.
 func (w *world) call(v int32, prog *component, i int32) bool {
 	x := &w.visits[v]
-	if p := prog.steps[i].Probability; p > 0 && p < 1 && w.service.uniform(x) >= p {
+	if !w.sampler.Happens(&x.draws, prog.steps[i].Probability) {
 		return false
 	}
 	if odds := prog.odds[i]; odds != nil {
-		u, k := w.service.uniform(x), 0
-		for k < len(odds)-1 && u >= odds[k] {
-			u -= odds[k]
-			k++
-		}
+		k := w.sampler.Choose(&x.draws, odds)
 		w.callOne(v, prog.calls[i][k], i)
 		return true
 	}
@@ -95,7 +90,7 @@ func (w *world) callOne(v, to, step int32) {
 	p := w.router.pick(x.replica, to)
 	w.visits[child] = visit{
 		parent: v, request: none, replica: p.replica, caller: x.replica, picked: p,
-		draws: mix(x.draws, uint64(to)<<8|uint64(step)),
+		draws: x.draws.Child(int(to), int(step)),
 	}
 	w.events.push(w.arrival(x.replica, p.replica, x.replica), arrive, child, 0)
 }

@@ -14,7 +14,7 @@ import (
 // draws more of one kind leaves the others as they are.
 const (
 	arrivalStream uint64 = iota + 1
-	serviceStream
+	_                    // workloads.RequestDraws
 	routingStream
 	jitterStream
 	antagonistStream // + index
@@ -41,7 +41,7 @@ type world struct {
 	router   router
 	visits   []visit
 	free     []int32
-	service  service
+	sampler  *workloads.Sampler
 	client   client
 	scrapes  scraper
 	antagons []antagonist
@@ -71,7 +71,7 @@ func newWorld(p testbed.Plan) (*world, error) {
 	w.buildNodes()
 	w.buildComponents()
 	w.buildReplicas()
-	w.service = newService(p.App.ServiceTime, p.Seed)
+	w.sampler = workloads.NewSampler(p.App.ServiceTime)
 	w.jitter = rand.New(rand.NewPCG(p.Seed, jitterStream))
 	w.router = newRouter(w, rand.New(rand.NewPCG(p.Seed, routingStream)))
 	w.client = newClient(p)
@@ -137,7 +137,7 @@ func (w *world) buildReplicas() {
 		s := &station{node: w.nodes[n]}
 		if r.Component != testbed.GatewayComponent { // the gateway costs no CPU
 			s.slots, s.threads = server.Slots, server.Threads
-			s.quota = newBandwidth(server, mix(w.plan.Seed, uint64(i)))
+			s.quota = newBandwidth(server, workloads.Mix(w.plan.Seed, uint64(i)))
 		}
 		w.stations = append(w.stations, s)
 		w.nodes[n].stations = append(w.nodes[n].stations, int32(i))
