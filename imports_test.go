@@ -26,6 +26,8 @@ var arrows = map[string][]string{
 	"heart/flow":          {},
 	"heart/policy":        {"heart", "heart/flow"},
 	"heart/placement":     {"heart"},
+	"tc":                  {},
+	"heart/xds":           {"heart"},
 	"workloads":           {"heart"},
 	"testbed":             {"heart", "workloads"},
 	"testbed/sim":         {"heart", "workloads", "testbed"},
@@ -39,6 +41,7 @@ var arrows = map[string][]string{
 // testArrows are what the tests of a folder may import besides.
 var testArrows = map[string][]string{
 	"heart/policy": {"heart/placement"},
+	"tc":           {"testbed/testbedtest"},
 	"testbed":      {"testbed/sim"},
 	"testbed/sim":  {"heart/policy", "testbed/testbedtest"},
 	"experiments":  {"testbed/sim", "analysis"},

@@ -1,0 +1,128 @@
+// Package tc shapes what a machine, or a network namespace standing for one,
+// gets: delay, jitter, loss and rate of its packets, and its share of CPU time.
+//
+// Packets are held either by the kernel (netem under htb) or, where the kernel
+// lacks netem, in user space through NFQUEUE. Probe says which of them work.
+package tc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Link is the way between two machines. The fields hold for both directions
+// alike; the zero value changes nothing.
+type Link struct {
+	RTT      time.Duration // added round-trip time; each side adds half of it
+	Jitter   time.Duration // each one-way delay varies uniformly by up to this much, up and down, and keeps the order
+	Loss     float64       // share of the packets lost in each direction, 0 to 1
+	RateBits float64       // bits per second in each direction; 0 = no limit
+}
+
+// Method is how packets are held.
+type Method string
+
+// The methods.
+const (
+	Auto    Method = "auto"    // netem if the kernel has it, else nfqueue
+	Netem   Method = "netem"   // the kernel's netem below htb: acts on what leaves
+	NFQueue Method = "nfqueue" // user space: acts on what arrives
+)
+
+// Options say where and how to shape.
+type Options struct {
+	NS     string // network namespace: a name as of `ip netns`, a path, or "" for this thread's own
+	Method Method // "" is Auto
+
+	// Alone says that the peers do not shape: this side adds whole round trips.
+	Alone bool
+
+	// PacketRate is the load, in packets per second, which the queues must
+	// carry without a drop; 0 means DefaultPacketRate.
+	PacketRate float64
+
+	Seed uint64 // of loss and jitter
+}
+
+// DefaultPacketRate is the packet rate the queues are sized for, per namespace.
+const DefaultPacketRate = 20_000
+
+// Stats count since the shaper was made.
+type Stats struct {
+	Packets   uint64 // of shaped links, that arrived here
+	Lost      uint64 // lost on purpose, as Link.Loss asks
+	Dropped   uint64 // because a queue was full: the emulation is not what was asked for
+	Reordered uint64 // released after a later packet of the same link
+	Late      uint64 // released more than LateAfter after they were due
+	MaxLate   time.Duration
+}
+
+// LateAfter is how long after its time a packet counts as late.
+const LateAfter = 3 * time.Millisecond
+
+// Shaper shapes the traffic between one namespace and its peers.
+type Shaper interface {
+	// Apply replaces all links, given by the peer's address. Packets already
+	// held keep their time.
+	Apply(ctx context.Context, links map[netip.Addr]Link) error
+	// Stats reads the counters. It fails if the shaper stopped working.
+	Stats() (Stats, error)
+	// Close releases what is held and removes all that was set up.
+	Close() error
+}
+
+// Support is the answer to whether something works here: nil = it does, an
+// error wrapping errors.ErrUnsupported = it does not, any other error = it
+// could not be told.
+type Support error
+
+// Probed says which methods work on this machine.
+type Probed struct {
+	Netem, NFQueue Support
+}
+
+// CheckLinks names all faults of links at once.
+func CheckLinks(links map[netip.Addr]Link) error {
+	var faults []error
+	for _, a := range sortedAddrs(links) {
+		fault := func(field string, found any, want string) {
+			faults = append(faults, fmt.Errorf("link to %s: %s: found %v, expected %s", a, field, found, want))
+		}
+		l := links[a]
+		if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() || a.Is4In6() || a.Zone() != "" {
+			fault("address", a, "one machine's plain IPv4 or IPv6 address")
+		}
+		if l.RTT < 0 || l.RTT > maxRTT {
+			fault("RTT", l.RTT, fmt.Sprintf("0 to %v", maxRTT))
+		}
+		if l.Jitter < 0 || l.Jitter > l.RTT/2 {
+			fault("jitter", l.Jitter, fmt.Sprintf("0 to half the RTT, %v", l.RTT/2))
+		}
+		if !(l.Loss >= 0 && l.Loss <= 1) {
+			fault("loss", l.Loss, "0 to 1")
+		}
+		if l.RateBits != 0 && !(l.RateBits >= minRateBits && l.RateBits <= maxRateBits) {
+			fault("rate", l.RateBits, fmt.Sprintf("0 or %g to %g bits per second", minRateBits, maxRateBits))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+const (
+	maxRTT      = time.Minute
+	minRateBits = 1e3
+	maxRateBits = 1e12
+)
+
+func sortedAddrs(links map[netip.Addr]Link) []netip.Addr {
+	addrs := make([]netip.Addr, 0, len(links))
+	for a := range links {
+		addrs = append(addrs, a)
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return addrs
+}
