@@ -29,6 +29,7 @@ var arrows = map[string][]string{
 	"tc":                  {},
 	"heart/xds":           {"heart"},
 	"workloads":           {"heart"},
+	"workloads/loadgen":   {"workloads"},
 	"testbed":             {"heart", "workloads"},
 	"testbed/sim":         {"heart", "workloads", "testbed"},
 	"testbed/testbedtest": {"heart", "workloads", "testbed"},
