@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 )
 
 // faults collects what is wrong with an input, so that all is said at once.
@@ -84,8 +85,8 @@ func (a Application) validateComponent(f *faults, c Component, names map[string]
 		if len(s.Choose) > 0 {
 			kinds++
 			sum := 0.0
-			for _, p := range s.Choose {
-				sum += p
+			for _, to := range SortedNames(s.Choose) {
+				sum += s.Choose[to]
 			}
 			if !(math.Abs(sum-1) < 1e-9) {
 				f.add("%s.choose: the probabilities add up to %v, expected 1", field, sum)
@@ -96,17 +97,19 @@ func (a Application) validateComponent(f *faults, c Component, names map[string]
 		}
 		if !(s.Probability >= 0 && s.Probability <= 1) {
 			f.add("%s.probability: found %v, expected 0 to 1", field, s.Probability)
+		} else if s.Probability != 0 && s.CPUMs != 0 {
+			f.add("%s.probability: found %v on CPU work, expected it on a call only", field, s.Probability)
 		}
 		for _, to := range s.Call {
 			if !names[to] {
 				f.add("%s.call: component %q is not listed", field, to)
 			}
 		}
-		for to, p := range s.Choose {
+		for _, to := range SortedNames(s.Choose) {
 			if !names[to] {
 				f.add("%s.choose: component %q is not listed", field, to)
 			}
-			if !(p >= 0 && p <= 1) {
+			if p := s.Choose[to]; !(p >= 0 && p <= 1) {
 				f.add("%s.choose.%s: found %v, expected 0 to 1", field, to, p)
 			}
 		}
@@ -214,6 +217,9 @@ func (l Load) validateRecorded(f *faults) {
 		f.add("recorded: found one beside a profile, expected one of the two")
 	}
 	f.positive("recorded.interval", l.Recorded.Interval.Seconds())
+	if n := len(l.Recorded.RPS); n > 0 && l.Recorded.Interval.Std() > farthest/time.Duration(n) {
+		f.add("recorded.interval: found %v for %d rates, expected at most %v in all", l.Recorded.Interval, n, farthest)
+	}
 	sum := 0.0
 	for i, r := range l.Recorded.RPS {
 		f.notNegative(fmt.Sprintf("recorded.rps[%d]", i), r)
