@@ -29,6 +29,7 @@ var arrows = map[string][]string{
 	"tc":                  {},
 	"heart/xds":           {"heart"},
 	"workloads":           {"heart"},
+	"workloads/service":   {"workloads"},
 	"workloads/loadgen":   {"workloads"},
 	"testbed":             {"heart", "workloads"},
 	"testbed/sim":         {"heart", "workloads", "testbed"},
@@ -36,18 +37,20 @@ var arrows = map[string][]string{
 	"experiments":         {"heart", "heart/policy", "heart/placement", "workloads", "testbed"},
 	"analysis":            {"experiments"},
 	"cmd/heartbed":        {"heart", "heart/policy", "workloads", "testbed", "testbed/sim", "experiments", "analysis"},
+	"cmd/workload":        {"workloads/service"},
 	"bench":               {"heart", "heart/flow", "heart/policy", "testbed", "testbed/sim", "experiments"},
 }
 
 // testArrows are what the tests of a folder may import besides.
 var testArrows = map[string][]string{
-	"heart/policy": {"heart/placement"},
-	"tc":           {"testbed/testbedtest"},
-	"testbed":      {"testbed/sim"},
-	"testbed/sim":  {"heart/policy", "testbed/testbedtest"},
-	"experiments":  {"testbed/sim", "analysis"},
-	"analysis":     {"testbed/sim", "heart", "heart/policy", "workloads"},
-	"cmd/heartbed": {},
+	"heart/policy":      {"heart/placement"},
+	"tc":                {"testbed/testbedtest"},
+	"testbed":           {"testbed/sim"},
+	"testbed/sim":       {"heart/policy", "testbed/testbedtest"},
+	"workloads/service": {"heart", "heart/xds", "testbed/testbedtest"},
+	"experiments":       {"testbed/sim", "analysis"},
+	"analysis":          {"testbed/sim", "heart", "heart/policy", "workloads"},
+	"cmd/heartbed":      {},
 }
 
 const module = "heartbed"

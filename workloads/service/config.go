@@ -1,0 +1,122 @@
+// Package service is a replica of any component of any application: it takes
+// a call over gRPC, burns the CPU time and makes the calls that the
+// application's graph says, and answers. The same program is the gateway that
+// turns HTTP into the first call.
+package service
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"heartbed/workloads"
+)
+
+// The wire format: Method takes and gives a wrapperspb.BytesValue.
+const (
+	Method    = "/heartbed.Workload/Call"
+	CallerKey = "x-caller" // metadata: name of the calling replica
+	DrawKey   = "x-draw"   // metadata and HTTP header: decimal seed of the request's draws
+)
+
+// Defaults of a Config.
+const (
+	DefaultQueue = 10_000
+	DefaultDrain = 10 * time.Second
+)
+
+// Config is what one replica is and does. As JSON, durations are nanoseconds.
+type Config struct {
+	Replica   string // its name, also the xDS node id by which it gets its routes
+	Component string // one of App's; for a gateway any name
+	Node      string
+	App       workloads.Application
+	Listen    string // host:port of gRPC, or of HTTP for a gateway
+	Metrics   string // host:port of /metrics and /ready; "" = none
+	// Slowness multiplies every CPU step; 0 = 1, the reference node.
+	Slowness float64
+	// Connections is how many client connections to each callee requests go
+	// over in turn, each pinned by per-connection balancing; 0 = one.
+	Connections int
+	// Targets maps a called component to its gRPC target where that is not
+	// xds:///<component>, such as dns:///b.default:8080.
+	Targets map[string]string
+	Gateway bool
+	// Queue is how many requests may be in the replica at once, running or
+	// waiting for a slot or for their own calls; one more is refused with
+	// ResourceExhausted. 0 = DefaultQueue.
+	Queue int
+	// Deadline bounds each request from its arrival; 0 = only the caller's own.
+	Deadline time.Duration
+	// Drain bounds how long requests in flight are finished at the end; 0 =
+	// DefaultDrain.
+	Drain time.Duration
+}
+
+// ReadConfig reads and validates a Config from a JSON file. All faults are
+// joined and name the file.
+func ReadConfig(file string) (Config, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return Config{}, fmt.Errorf("read service config: %w", err)
+	}
+	var c Config
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&c); err != nil {
+		return Config{}, fmt.Errorf("%s: %w", file, err)
+	}
+	if err := c.Validate(); err != nil {
+		return Config{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return c, nil
+}
+
+// Validate reports every fault of the config, joined.
+func (c Config) Validate() error {
+	var errs []error
+	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for _, f := range []struct{ name, value string }{{"Replica", c.Replica}, {"Component", c.Component}, {"Listen", c.Listen}} {
+		if f.value == "" {
+			fault("%s: found none, expected one", f.name)
+		}
+	}
+	if err := c.App.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if !c.Gateway && !slices.ContainsFunc(c.App.Components, func(x workloads.Component) bool { return x.Name == c.Component }) {
+		fault("Component: found %q, expected a component of application %q", c.Component, c.App.Name)
+	}
+	if !(c.Slowness >= 0) || math.IsInf(c.Slowness, 0) {
+		fault("Slowness: found %v, expected a number of 0 or more", c.Slowness)
+	}
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{{"Connections", int64(c.Connections)}, {"Queue", int64(c.Queue)}, {"Deadline", int64(c.Deadline)}, {"Drain", int64(c.Drain)}} {
+		if f.value < 0 {
+			fault("%s: found %d, expected 0 or more", f.name, f.value)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// withDefaults fills in what 0 stands for.
+func (c Config) withDefaults() Config {
+	if c.Slowness == 0 {
+		c.Slowness = 1
+	}
+	if c.Queue == 0 {
+		c.Queue = DefaultQueue
+	}
+	if c.Drain == 0 {
+		c.Drain = DefaultDrain
+	}
+	c.Connections = max(c.Connections, 1)
+	return c
+}
