@@ -4,16 +4,85 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/google/nftables"
 )
 
-var errPending = fmt.Errorf("not built yet: %w", errors.ErrUnsupported)
+// NewShaper makes a shaper for one namespace, without links so far. The error
+// wraps errors.ErrUnsupported if the kernel cannot do it, and fs.ErrNotExist
+// if there is no such namespace.
+func NewShaper(ctx context.Context, o Options) (Shaper, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if o.Method == "" || o.Method == Auto {
+		o.Method = choose(Probe(ctx))
+	}
+	var s Shaper
+	err := inNamespace(o.NS, func() (err error) {
+		if o.Method == Netem {
+			return errors.ErrUnsupported
+		}
+		s, err = newDelayer(o)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("shape by %s: %w", o.Method, err)
+	}
+	return s, nil
+}
 
-// NewShaper makes a shaper for one namespace, without links so far.
-func NewShaper(ctx context.Context, o Options) (Shaper, error) { return nil, errPending }
+// choose takes the kernel's own method, if it has it.
+func choose(p Probed) Method {
+	if p.Netem == nil {
+		return Netem
+	}
+	return NFQueue
+}
 
-// Probe tries, in a scratch network namespace, which methods work here. It
+func (o Options) check() error {
+	var faults []error
+	switch o.Method {
+	case "", Auto, Netem, NFQueue:
+	default:
+		faults = append(faults, fmt.Errorf("method: found %q, expected %s, %s or %s", o.Method, Auto, Netem, NFQueue))
+	}
+	if !(o.PacketRate >= 0 && o.PacketRate <= 1e7) {
+		faults = append(faults, fmt.Errorf("packet rate: found %v, expected 0 (default) to 1e7 packets per second", o.PacketRate))
+	}
+	return errors.Join(faults...)
+}
+
+// Probe tries, in scratch network namespaces, which methods work here. It
 // loads no kernel module and leaves nothing behind.
-func Probe(ctx context.Context) Probed { return Probed{errPending, errPending} }
+func Probe(ctx context.Context) Probed {
+	return Probed{Netem: errors.ErrUnsupported, NFQueue: inScratch(probeQueue)}
+}
 
-// Clear removes what a shaper that was killed left in a namespace.
-func Clear(ctx context.Context, ns string) error { return errPending }
+func probeQueue() error {
+	q, err := openQueue(queueNumber)
+	if err != nil {
+		return err
+	}
+	r, err := openRules(queueNumber)
+	if err == nil {
+		err = r.close()
+	}
+	return errors.Join(err, q.close())
+}
+
+// Clear removes what a shaper that was killed left in a namespace, and takes
+// the rules away from one that still runs. It does nothing if there is nothing.
+func Clear(_ context.Context, ns string) error {
+	err := inNamespace(ns, func() error {
+		conn, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		return deleteTable(conn)
+	})
+	if err != nil {
+		return fmt.Errorf("clear: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+package tc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// queueNumber is the NFQUEUE used in every namespace ("HB").
+const queueNumber = 0x4842
+
+// delayer holds the packets that arrive in one namespace, in user space: one
+// thread reads their heads from the kernel's queue, and when a packet's time
+// has come, tells the kernel to go on with it.
+type delayer struct {
+	o     Options
+	start time.Time
+	queue *queue
+	rules *rules
+	wake  int // an eventfd that ends the thread's wait
+
+	applying sync.Mutex
+
+	mu      sync.Mutex // guards what follows
+	lines   map[netip.Addr]*line
+	held    waiting
+	stats   Stats
+	closing bool
+	err     error // why the thread ended
+
+	done   chan struct{} // closed when the thread ended
+	closed sync.Once
+}
+
+// newDelayer is called on a thread in the namespace to shape.
+func newDelayer(o Options) (*delayer, error) {
+	q, err := openQueue(queueNumber)
+	if err != nil {
+		return nil, err
+	}
+	r, err := openRules(queueNumber)
+	if err != nil {
+		return nil, errors.Join(err, q.close())
+	}
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, errors.Join(err, r.close(), q.close())
+	}
+	d := &delayer{o: o, start: time.Now(), queue: q, rules: r, wake: wake,
+		lines: map[netip.Addr]*line{}, done: make(chan struct{})}
+	go d.run()
+	return d, nil
+}
+
+// Apply implements Shaper.
+func (d *delayer) Apply(_ context.Context, links map[netip.Addr]Link) error {
+	if err := CheckLinks(links); err != nil {
+		return err
+	}
+	d.applying.Lock()
+	defer d.applying.Unlock()
+	whole := true
+	d.mu.Lock()
+	err := d.err
+	if d.closing {
+		err = os.ErrClosed
+	}
+	for addr, link := range links {
+		if d.lines[addr] == nil {
+			d.lines[addr] = newLine(addr, d.o.Seed)
+		}
+		d.lines[addr].set(link, d.o.share())
+		// Loss and rate are about the packets of a wire, not about large ones.
+		whole = whole && link.Loss == 0 && link.RateBits == 0
+	}
+	d.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	err = errors.Join(d.queue.setLength(d.o.queueLength(links)), d.queue.setWhole(whole), d.rules.setPeers(sortedAddrs(links)))
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for addr := range d.lines {
+		if _, ok := links[addr]; !ok {
+			delete(d.lines, addr)
+		}
+	}
+	return nil
+}
+
+// Stats implements Shaper.
+func (d *delayer) Stats() (Stats, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err != nil {
+		return d.stats, fmt.Errorf("the packet delay stopped: %w", d.err)
+	}
+	if d.closing {
+		return d.stats, os.ErrClosed
+	}
+	stats := d.stats
+	full, err := d.queue.dropped()
+	stats.Dropped += full
+	return stats, err
+}
+
+// Close implements Shaper.
+func (d *delayer) Close() error {
+	err := os.ErrClosed
+	d.closed.Do(func() { err = d.close() })
+	return err
+}
+
+func (d *delayer) close() error {
+	d.applying.Lock()
+	defer d.applying.Unlock()
+	// In this order no packet is lost: no new ones, let those held go, and
+	// only then take the hook away, which drops what is still queued.
+	err := d.rules.setPeers(nil)
+	d.mu.Lock()
+	d.closing = true
+	d.mu.Unlock()
+	if _, e := unix.Write(d.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}); e != nil {
+		return errors.Join(err, e)
+	}
+	<-d.done
+	d.mu.Lock() // Stats may be reading
+	defer d.mu.Unlock()
+	return errors.Join(err, d.err, d.rules.close(), d.queue.close(), unix.Close(d.wake))
+}
+
+// run is the thread. It never gives its priority back, so the thread ends with it.
+func (d *delayer) run() {
+	defer close(d.done)
+	runtime.LockOSThread()
+	raisePriority()
+	buffer := make([]byte, readBytes)
+	for {
+		end, err := d.step(buffer)
+		if err == nil {
+			err = d.queue.flush()
+		}
+		if err == nil && !end {
+			err = d.wait()
+		}
+		if err != nil {
+			d.mu.Lock()
+			d.err = err
+			d.mu.Unlock()
+		}
+		if end || err != nil {
+			return
+		}
+	}
+}
+
+// maxReads bounds how long packets that are due wait for the reading of others.
+const maxReads = 64
+
+// step takes in what has arrived and lets go what is due; when the shaper
+// closes, everything, and it says so.
+func (d *delayer) step(buffer []byte) (end bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := 0; i < maxReads || d.closing; i++ {
+		n, err := unix.Read(d.queue.fd, buffer)
+		if err == unix.EAGAIN {
+			break
+		} else if err == unix.EINTR {
+			continue
+		} else if err != nil {
+			return false, fmt.Errorf("read from NFQUEUE: %w", err)
+		}
+		if err := parseMessages(buffer[:n], d.take); err != nil {
+			return false, err
+		}
+	}
+	for now := d.now(); len(d.held) > 0 && (d.closing || d.held[0].due <= now); {
+		d.release(d.held.pop(), now)
+	}
+	return d.closing, nil
+}
+
+func (d *delayer) now() time.Duration { return time.Since(d.start) }
+
+// take decides when a packet leaves.
+func (d *delayer) take(a arrival) {
+	l := d.lines[a.source]
+	if l == nil { // no longer a peer
+		d.queue.verdict(a.id, verdictAccept)
+		return
+	}
+	d.stats.Packets++
+	due, fate := l.next(d.now()-a.age(), a.bytes)
+	switch fate {
+	case kept:
+		d.held.push(packet{a.id, due, l})
+	case lost:
+		d.stats.Lost++
+		d.queue.verdict(a.id, verdictDrop)
+	case dropped:
+		d.stats.Dropped++
+		d.queue.verdict(a.id, verdictDrop)
+	}
+}
+
+func (d *delayer) release(p packet, now time.Duration) {
+	d.queue.verdict(p.id, verdictAccept)
+	if int32(p.id-p.of.released) < 0 {
+		d.stats.Reordered++
+	}
+	p.of.released = p.id
+	if late := now - p.due; !d.closing {
+		d.stats.MaxLate = max(d.stats.MaxLate, late)
+		if late > LateAfter {
+			d.stats.Late++
+		}
+	}
+}
+
+// wait returns when there is something to read, or the next packet is due.
+func (d *delayer) wait() error {
+	var timeout *unix.Timespec
+	if len(d.held) > 0 {
+		t := unix.NsecToTimespec(max(0, int64(d.held[0].due-d.now())))
+		timeout = &t
+	}
+	fds := []unix.PollFd{{Fd: int32(d.queue.fd), Events: unix.POLLIN}, {Fd: int32(d.wake), Events: unix.POLLIN}}
+	if _, err := unix.Ppoll(fds, timeout, nil); err != nil && err != unix.EINTR {
+		return fmt.Errorf("wait for packets: %w", err)
+	}
+	return nil
+}
+
+// raisePriority lets this thread run as soon as it has something to do, even
+// when the processes under test use all the CPUs. Where that is not allowed,
+// packets are late more often, and counted.
+func raisePriority() {
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	realTime := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Flags: unix.SCHED_FLAG_RESET_ON_FORK, Priority: 1}
+	if unix.SchedSetAttr(0, realTime, 0) != nil {
+		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
+	}
+}
+
+// share is the part of a round-trip time that one direction adds.
+func (o Options) share() float64 {
+	if o.Alone {
+		return 1
+	}
+	return 0.5
+}
+
+// queueReserve is for how long packets may pile up because the thread does not run.
+const queueReserve = 200 * time.Millisecond
+
+// queueLength is the room for all packets on their way at the packet rate, and
+// half as many again.
+func (o Options) queueLength(links map[netip.Addr]Link) uint32 {
+	var longest time.Duration
+	for _, l := range links {
+		held := time.Duration(o.share()*float64(l.RTT)) + l.Jitter
+		if l.RateBits > 0 {
+			held += lineBuffer
+		}
+		longest = max(longest, held)
+	}
+	rate := o.PacketRate
+	if rate == 0 {
+		rate = DefaultPacketRate
+	}
+	return uint32(math.Ceil(1.5 * rate * (longest + queueReserve).Seconds()))
+}
