@@ -74,7 +74,8 @@ func TestBurstByHand(t *testing.T) {
 }
 
 // A shorter period with the same half core throttles more often but for less
-// long: 120 ms in slices of 5 ms each 10 ms, from a boundary: 23 x 10 + 5 ms.
+// long: 120 ms in slices of 5 ms each 10 ms, from a boundary: 23 x 10 + 5 ms
+// (kubernetes/kubernetes#67577, #51135).
 func TestShortPeriodByHand(t *testing.T) {
 	w := build(t, solo(120, workloads.Server{Threads: 1, LimitCores: 0.5, Period: ms(10)}))
 	w.stations[0].quota.boundary = 0

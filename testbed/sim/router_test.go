@@ -66,7 +66,8 @@ func TestLeastRequestCountsOnlyItsOwn(t *testing.T) {
 }
 
 // Under per-connection balancing a pool of one connection stays with its
-// replica whatever the table says later; without a pool each request draws.
+// replica whatever the table says later (kubernetes/kubernetes#38456,
+// istio/istio#13908); without a pool each request draws.
 func TestPerConnectionPinsItsReplica(t *testing.T) {
 	for _, c := range []struct {
 		connections int
@@ -116,7 +117,9 @@ func TestNoRouteIsAnError(t *testing.T) {
 }
 
 // A message takes half the round trip of the caller's link each way, plus a
-// traversal of both sidecars; the client has none.
+// traversal of both sidecars; the client has none. A table of one-way delays
+// read as round trips would give half of it, the reverse double
+// (Shopify/toxiproxy#655).
 func TestDelays(t *testing.T) {
 	p, table := callers(1, 1, heart.Weighted)
 	p.Nodes = append(p.Nodes, testbed.Node{Name: "n2", Cores: 4, Slowness: 2})
@@ -131,7 +134,8 @@ func TestDelays(t *testing.T) {
 	require.InDelta(t, want*1000, m.LatencyMeanUs, 0.01)
 }
 
-// Jitter never reorders messages of one direction of a link.
+// Jitter never reorders messages of one direction of a link
+// (Haivision/srt#735).
 func TestJitterKeepsOrder(t *testing.T) {
 	p, _ := callers(1, 1, heart.Weighted)
 	p.Nodes = append(p.Nodes, testbed.Node{Name: "n2", Cores: 4, Slowness: 1})
