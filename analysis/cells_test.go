@@ -21,7 +21,8 @@ func run(policy string, rep int, p99 float64) experiments.Result {
 
 func TestEstimateHasNoIntervalUnderSixRuns(t *testing.T) {
 	require.Nil(t, estimate(nil))
-	// Order statistics of n values 1..n: with 10 the 2nd to the 9th at 97.9 %.
+	// Order statistics of n values 1..n: with 10 the 2nd to the 9th at 97.9 %;
+	// three runs carry no interval of 95 % (vllm-project/guidellm#1163).
 	cases := []struct {
 		n              int
 		median, lo, hi float64 // lo 0 = no interval
@@ -178,4 +179,34 @@ func TestCompareMatchesCellsOfTwoSets(t *testing.T) {
 	require.Contains(t, text, "simulated")
 	require.Contains(t, text, "emulated")
 	require.Contains(t, text, "only in B: LAN/pair/mine at 100 RPS (netns)")
+}
+
+// A side without a valid run is no comparison, and no difference either way
+// (spinnaker/kayenta#377, spinnaker/kayenta#799); one of 7.5 times is seen
+// (spinnaker/kayenta#633).
+func TestCompareWithoutValidRuns(t *testing.T) {
+	side := func(p99 float64, verdict experiments.Verdict) []Cell {
+		var runs []experiments.Result
+		for rep := 1; rep <= 6; rep++ {
+			r := run("heart", rep, p99+float64(rep))
+			r.Verdict = verdict
+			runs = append(runs, r)
+		}
+		return Set{Results: runs}.Cells()
+	}
+	whole, broken := side(100, experiments.Valid), side(100, experiments.Invalid)
+	for _, sides := range [][2][]Cell{{whole, broken}, {broken, whole}, {broken, broken}} {
+		c := compareCells("A", "B", sides[0], sides[1])
+		require.Len(t, c.Cells, 1)
+		require.Nil(t, c.Cells[0].Ratio)
+		require.False(t, c.Cells[0].Distinguishable)
+		require.NotContains(t, c.Text(), "×")
+	}
+	none := compareCells("A", "B", whole, nil)
+	require.Empty(t, none.Cells)
+	require.Len(t, none.OnlyA, 1)
+
+	far := compareCells("A", "B", whole, side(750, experiments.Valid)).Cells[0]
+	require.True(t, far.Distinguishable)
+	require.InDelta(t, 753.5/103.5, *far.Ratio, 1e-9)
 }

@@ -18,7 +18,7 @@ func anyNumber() *rapid.Generator[float64] {
 }
 
 // No values make a figure panic, on linear or logarithmic axes, and what comes
-// out is XML.
+// out is XML (gonum/plot#681, gonum/plot#377: logarithmic axes panic).
 func TestFiguresTakeAnyValues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		axes := lineAxes{xLog: rapid.Bool().Draw(t, "xLog"), yLog: rapid.Bool().Draw(t, "yLog"), keyed: rapid.Bool().Draw(t, "keyed")}

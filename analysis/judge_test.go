@@ -34,6 +34,7 @@ func judged(t *testing.T, set Set) map[string]Judgement {
 	return byID
 }
 
+// An empty measurement agrees with nothing (spinnaker/kayenta#377).
 func TestJudgeNothingIsAVerdictOfItsOwn(t *testing.T) {
 	for id, j := range judged(t, Set{}) {
 		require.Equal(t, NotComparable, j.Verdict, id)

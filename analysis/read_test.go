@@ -1,11 +1,15 @@
 package analysis
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/stretchr/testify/require"
 
 	"heartbed/experiments"
@@ -92,8 +96,59 @@ func TestReadSaysWhatIsMissing(t *testing.T) {
 	require.ErrorIs(t, err, experiments.ErrInput)
 }
 
+// writeHistogram puts values (ms, with how often they came) into a .hlog file.
+func writeHistogram(t *testing.T, path string, counts map[int64]int64) {
+	t.Helper()
+	h := hdrhistogram.New(1, time.Hour.Microseconds(), 3)
+	for ms, n := range counts {
+		require.NoError(t, h.RecordValues(1000*ms, n))
+	}
+	var hlog bytes.Buffer
+	w := hdrhistogram.NewHistogramLogWriter(&hlog)
+	require.NoError(t, w.OutputIntervalHistogram(h))
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, hlog.Bytes(), 0o644))
+}
+
 // Ten thousand fast requests in one file and a hundred slow ones in another:
-// the P99 of all is the fast ones' last value, not a mean of two percentiles.
+// the P99 of all is that of the fast ones, not a mean of two percentiles
+// (scylladb/scylla-monitoring#1886, grafana/k6-operator#812). The cell's own
+// P99 is the median of the runs' and says of how many.
+func TestPercentilesAreMergedNotAveraged(t *testing.T) {
+	dir := t.TempDir()
+	var lines strings.Builder
+	for rep, ms := range map[int]int{1: 10, 2: 1000} {
+		latency := fmt.Sprintf(`{"mean":%d,"p50":%[1]d,"p90":%[1]d,"p99":%[1]d,"p999":%[1]d,"max":%[1]d}`, ms)
+		fmt.Fprintf(&lines, `{"trial":{"id":"x%d","scenario":"LAN","app":"pair","backend":"sim","policy":"heart","rps":100,"rep":%[1]d,"seed":%[1]d},"verdict":"VALID","latencyMs":%s}`+"\n", rep, latency)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, resultsFile), []byte(lines.String()), 0o644))
+	writeHistogram(t, filepath.Join(dir, "hdr", "x1.hlog"), map[int64]int64{10: 10_000})
+	writeHistogram(t, filepath.Join(dir, "hdr", "x2.hlog"), map[int64]int64{1000: 100})
+	set, err := Read(dir)
+	require.NoError(t, err)
+	c := set.Cells()[0]
+	require.Equal(t, 2, c.P99Ms.N)
+	require.Nil(t, c.P99Ms.Lo)
+	h, err := set.histogram(c)
+	require.NoError(t, err)
+	require.EqualValues(t, 10_100, h.TotalCount())
+	require.InEpsilon(t, 10_000, float64(h.ValueAtQuantile(99)), 0.001)
+	require.InEpsilon(t, 1_000_000, float64(h.ValueAtQuantile(99.1)), 0.001)
+}
+
+// A latency of half a minute or of an hour is read back as it was written
+// (HdrHistogram/HdrHistogram_c#126; the papers print 30,620 ms).
+func TestHistogramKeepsSlowRequests(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.hlog")
+	writeHistogram(t, path, map[int64]int64{10: 1, 30_620: 1, 40_000: 1, 3_599_000: 1})
+	h, err := readHistogram(path)
+	require.NoError(t, err)
+	require.EqualValues(t, 4, h.TotalCount())
+	for percent, ms := range map[float64]float64{50: 30_620, 75: 40_000, 100: 3_599_000} {
+		require.InEpsilon(t, 1000*ms, float64(h.ValueAtQuantile(percent)), 0.001)
+	}
+}
+
 func TestHistogramMergesCounts(t *testing.T) {
 	dir := madeDir(t, 2, nil)
 	set, err := Read(dir)

@@ -193,6 +193,8 @@ func (run wrk2Run) faults() []string {
 		fault("the percentiles do not rise: P50 %s, P99 %s ms", formatMs(p50), formatMs(p99))
 	case !math.IsNaN(run.maxMs) && run.meanMs > run.maxMs*1.01:
 		fault("the mean of %s ms is above the highest latency of %s ms", formatMs(run.meanMs), formatMs(run.maxMs))
+	case run.meanMs > p99*1.01: // printed digits; the simulator's runs are held to the same
+		fault("the mean of %s ms is above the P99 of %s ms", formatMs(run.meanMs), formatMs(p99))
 	}
 	if run.sent && math.IsNaN(run.achieved) {
 		fault("the achieved rate is not a number")

@@ -90,6 +90,23 @@ func TestParseWrk2(t *testing.T) {
 	t.Run("not a number", func(t *testing.T) {
 		require.Contains(t, strings.Join(parse(fixture(t, "fast/run-3/result12.5.txt"))[0].faults(), "; "), "not a number")
 	})
+	// What generators that were themselves the bottleneck printed
+	// (giltene/wrk2#117, giltene/wrk2#138, the-benchmarker/web-frameworks#9775).
+	t.Run("figures that cannot be", func(t *testing.T) {
+		whole := fixture(t, "slow/run-1/result10_1.txt")
+		for _, c := range []struct{ old, new, fault string }{
+			{"#[Mean    =       80.000", "#[Mean    =      161.700", "the mean of 162 ms is above the P99 of 160 ms"},
+			{"#[Mean    =       80.000", "#[Mean    =      999.000", "the mean of 999 ms is above the highest latency of 190 ms"},
+			{"#[Mean    =       80.000", "#[Mean    =         -nan", "the mean latency is not a number"},
+			{" 99.000%   160.00ms", " 99.000%    60.00ms", "the percentiles do not rise"},
+			{" 50.000%   78.00ms", " 50.000%   -5.00us", "the percentiles do not rise"},
+			{"Requests/sec:     10.00", "Requests/sec:      -nan", "the achieved rate is not a number"},
+		} {
+			require.Contains(t, whole, c.old)
+			faults := strings.Join(parse(strings.Replace(whole, c.old, c.new, 1))[0].faults(), "; ")
+			require.Contains(t, faults, c.fault)
+		}
+	})
 	t.Run("no log", func(t *testing.T) { require.Empty(t, parse(fixture(t, "fast/notes.txt"))) })
 }
 
