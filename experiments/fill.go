@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -15,6 +16,9 @@ func (r *Result) fill(t Planned, m testbed.Measurement) {
 	r.Errors = m.Failed + m.TimedOut + m.Unsent
 	if m.Latency != nil && m.Latency.TotalCount() > 0 {
 		r.LatencyMs = latency(m)
+		if n := m.Latency.TotalCount(); n < 100 {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%d requests were answered: P99 of fewer than 100 is one of the two highest latencies", n))
+		}
 	}
 	r.CPU = cpuUsage(m.Windows)
 	components := map[string][]string{}

@@ -118,6 +118,74 @@ func TestInvalidScenarios(t *testing.T) {
 	}
 }
 
+// twoNodes is a scenario of two nodes that are 50 ms apart, a on one calling b
+// on the other without CPU work to speak of, with the control given.
+func twoNodes(t *testing.T, control string) (Scenario, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "two.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(`name: two
+nodes: [{name: n1, cores: 4}, {name: n2, cores: 4}]
+rttMs: [[0, 50], [50, 0]]
+load: {schedule: open, arrivals: even}
+timing: {duration: 20s}
+control: `+control+`
+compare: [kubeproxy]
+repetitions: 1
+apps:
+  ping:
+    rps: [10]
+    placement: apart
+    placements: {apart: {given: {a: [n1], b: [n2]}}}
+    inline:
+      name: ping
+      entry: a
+      components: [{name: a, replicas: 1, steps: [{call: [b]}]}, {name: b, replicas: 1, steps: [{cpuMs: 0.001}]}]
+      server: {threads: 1}
+`), 0o600))
+	return LoadFile(path)
+}
+
+// A delay in a scenario is a round trip: 50 ms between caller and callee cost
+// a request 50 ms, not 25 and not 100 (Shopify/toxiproxy#655).
+func TestDelaysAreRoundTrips(t *testing.T) {
+	s, err := twoNodes(t, "{}")
+	require.NoError(t, err)
+	e, err := s.Experiment(Selection{}, "sim")
+	require.NoError(t, err)
+	l := run(t, e, Options{Dir: t.TempDir()}).Results[0].LatencyMs
+	require.InDelta(t, 50, l.Mean, 0.1)
+	require.InDelta(t, 50, l.P99, 0.1)
+}
+
+// A rate over a window needs two scrapes in it, and a controller that steps
+// more often than its window sees the same requests again: rate[1m] of a 1 m
+// scrape is nothing (prometheus/prometheus#8001, #3194).
+func TestControlRhythm(t *testing.T) {
+	for control, want := range map[string]struct{ fault, warning string }{
+		"{}":                                     {},
+		"{period: 30s, window: 30s, scrape: 5s}": {},
+		"{period: 30s}":                          {}, // the defaults: a window of 30 s, a scrape each 5 s
+		"{period: 60s, window: 60s, scrape: 60s}": {"control.window: found 1m0s, expected at least two scrapes (2m0s): a rate needs two samples", ""},
+		"{period: 30s, window: 9s, scrape: 5s}":   {"control.window: found 9s, expected at least two scrapes (10s)", ""},
+		"{period: 30s, window: 30s, scrape: 15s}": {"", "control.window: 30s is less than four scrapes (1m0s)"},
+		"{period: 15s, window: 30s, scrape: 5s}":  {"", "control.period: 15s is shorter than the window (30s)"},
+	} {
+		s, err := twoNodes(t, control)
+		if want.fault != "" {
+			require.ErrorIs(t, err, ErrInput, control)
+			require.ErrorContains(t, err, want.fault, control)
+			continue
+		}
+		require.NoError(t, err, control)
+		if want.warning == "" {
+			require.Empty(t, s.Warnings(), control)
+		} else {
+			require.Len(t, s.Warnings(), 1, control)
+			require.Contains(t, s.Warnings()[0], want.warning)
+		}
+	}
+}
+
 func TestLoadNamesWhatThereIs(t *testing.T) {
 	_, err := Load("Z")
 	require.ErrorIs(t, err, ErrInput)

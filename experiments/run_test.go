@@ -226,6 +226,7 @@ func TestFailedTrialIsAResultAndRunAgain(t *testing.T) {
 	require.Equal(t, readResultFile(t, whole), readResultFile(t, dir))
 }
 
+// A threshold on what was not measured is missed (spinnaker/kayenta#799).
 func TestThresholds(t *testing.T) {
 	s, err := LoadFile("testdata/valid-mine.yaml")
 	require.NoError(t, err)

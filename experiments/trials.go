@@ -16,7 +16,7 @@ import (
 
 // ResultVersion is part of every trial's ID. Raising it makes earlier results
 // stale; do so when the same plan gives other numbers than before.
-const ResultVersion = 1
+const ResultVersion = 2
 
 // Planned is a trial with all that is needed to run it.
 type Planned struct {

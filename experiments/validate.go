@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"heartbed/heart/policy"
 	"heartbed/workloads"
@@ -24,6 +25,12 @@ var thresholdMetrics = []string{"p99Ms", "meanMs", "errors", "cpuGapPp"}
 func (s *Scenario) fillDefaults() {
 	if s.RTTScale == 0 {
 		s.RTTScale = 1
+	}
+	if s.Control.Period > 0 && s.Control.Window == 0 {
+		s.Control.Window = s.Control.Period
+	}
+	if s.Control.Period > 0 && s.Control.Scrape == 0 {
+		s.Control.Scrape = workloads.Duration(5 * time.Second)
 	}
 	for i := range s.Nodes {
 		if s.Nodes[i].Slowness == 0 {

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -26,6 +27,8 @@ func healthy() testbed.Measurement {
 	return m
 }
 
+// What must not become a number (giltene/wrk2#138: a rate that cannot be, a
+// mean above P99; HdrHistogram/HdrHistogram_c#126: values out of range).
 func TestJudge(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil   func(*testbed.Measurement)
@@ -57,6 +60,57 @@ func TestJudge(t *testing.T) {
 				require.Contains(t, reasons[0], c.reason)
 			}
 		})
+	}
+}
+
+// Requests that never left are failures, not a smaller load
+// (grafana/k6#2837, envoyproxy/nighthawk#25).
+func TestUnsentRequestsAreErrors(t *testing.T) {
+	m := healthy()
+	m.Answered, m.Unsent, m.TimedOut, m.Failed, m.CutOff = 900, 50, 20, 10, 20
+	m.AchievedRPS = 90
+	var r Result
+	r.fill(Planned{}, m)
+	require.EqualValues(t, 80, r.Errors)
+	require.Equal(t, Requests{Offered: 1000, Answered: 900, Failed: 10, TimedOut: 20, CutOff: 20, Unsent: 50}, r.Requests)
+	require.Equal(t, Saturated, r.Verdict)
+	require.InDelta(t, 100, r.OfferedRPS, 0)
+}
+
+// A server that always takes 500 ms has no other percentile
+// (fortio/fortio#1080: interpolation in a bucket gave a P50 of 299 ms), and
+// P99 of 3,000 values is the 2,970th.
+func TestPercentilesAreOfValues(t *testing.T) {
+	m := testbed.Measurement{Latency: hdrhistogram.New(1, time.Hour.Microseconds(), 3), LatencyMeanUs: 500_000}
+	require.NoError(t, m.Latency.RecordValues(500_000, 100))
+	l := latency(m)
+	for _, got := range []float64{l.P50, l.P90, l.P99, l.P999, l.Max} {
+		require.InEpsilon(t, 500, got, 0.001)
+	}
+	m.Latency.Reset()
+	for rank := int64(1); rank <= 3000; rank++ {
+		require.NoError(t, m.Latency.RecordValue(1000*rank))
+	}
+	require.InEpsilon(t, 2970, latency(m).P99, 0.001)
+}
+
+// P99 of fewer than a hundred requests says no more than their maximum, and
+// the result says so (MikkoParkkola/mcp-gateway#615).
+func TestFewRequestsAreSaid(t *testing.T) {
+	for answered := int64(1); answered <= 150; answered++ {
+		m := healthy()
+		m.Latency.Reset()
+		for ms := int64(1); ms <= answered; ms++ {
+			require.NoError(t, m.Latency.RecordValue(1000*ms))
+		}
+		var r Result
+		r.fill(Planned{}, m)
+		if answered >= 100 {
+			require.Empty(t, r.Warnings)
+			continue
+		}
+		require.Equal(t, []string{fmt.Sprintf("%d requests were answered: P99 of fewer than 100 is one of the two highest latencies", answered)}, r.Warnings)
+		require.GreaterOrEqual(t, r.LatencyMs.P99, 0.999*float64(answered-1))
 	}
 }
 
