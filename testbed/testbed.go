@@ -60,6 +60,16 @@ type Measurement struct {
 	StepErrors []string
 	Events     int64 // simulator only: events processed
 	Warnings   []string
+	Setup      []SetupCheck // what was measured before the load; a live backend's
+}
+
+// SetupCheck is a property of the testbed that was measured before the load,
+// beside what the plan says.
+type SetupCheck struct {
+	What     string  `json:"what"` // such as "round trip n1 to n2"
+	Unit     string  `json:"unit"` // ms or cores
+	Spec     float64 `json:"spec"`
+	Measured float64 `json:"measured"`
 }
 
 // CPUWindow is the utilisation of each replica in one control window, as a

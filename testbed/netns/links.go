@@ -1,0 +1,84 @@
+package netns
+
+import (
+	"math"
+	"net/netip"
+	"time"
+
+	"heartbed/tc"
+)
+
+// roundTrip is the time a message and its answer spend on the way between two
+// nodes: the plan's round trip and the sidecars at both ends in both
+// directions. It is the same seen from either end, as on a wire; where the
+// plan has two values it is their mean.
+func (l layout) roundTrip(i, j int) time.Duration {
+	return (l.plan.RTT[i][j]+l.plan.RTT[j][i])/2 + 2*(l.sidecar(i)+l.sidecar(j))
+}
+
+// clientRoundTrip is that between the load generator and a node, which has one
+// sidecar in each direction.
+func (l layout) clientRoundTrip(i int) time.Duration {
+	return l.plan.Entry.ClientRTT.Std() + 2*l.sidecar(i)
+}
+
+// sidecar is the time of one traversal of a proxy on the node.
+func (l layout) sidecar(i int) time.Duration {
+	s := float64(l.plan.Network.Sidecar)
+	if l.plan.Network.SidecarScaled {
+		s *= l.nodes[i].Slowness
+	}
+	return time.Duration(s)
+}
+
+// link is a tc.Link of the round trip. The plan gives the standard deviation
+// of the jitter, tc the half-width of a uniform one, which cannot exceed the
+// delay.
+func (l layout) link(rtt time.Duration) tc.Link {
+	jitter := time.Duration(math.Sqrt(3) * float64(l.plan.Network.Jitter))
+	return tc.Link{RTT: rtt, Jitter: min(jitter, rtt/2)}
+}
+
+// linksOf are the links of node i to all nodes, itself included, and to the
+// load generator.
+func (l layout) linksOf(i int) map[netip.Addr]tc.Link {
+	links := map[netip.Addr]tc.Link{}
+	if rtt := l.clientRoundTrip(i); rtt > 0 {
+		links[clientAddr] = l.link(rtt)
+	}
+	for j := range l.nodes {
+		l.addLinks(links, j, l.roundTrip(i, j))
+	}
+	return links
+}
+
+// clientLinks are those of the load generator.
+func (l layout) clientLinks() map[netip.Addr]tc.Link {
+	links := map[netip.Addr]tc.Link{}
+	for j := range l.nodes {
+		l.addLinks(links, j, l.clientRoundTrip(j))
+	}
+	return links
+}
+
+// addLinks adds a link to every address of node j.
+func (l layout) addLinks(links map[netip.Addr]tc.Link, j int, rtt time.Duration) {
+	if rtt == 0 {
+		return
+	}
+	links[l.nodes[j].addr] = l.link(rtt)
+	for _, a := range l.nodes[j].addrs {
+		links[a] = l.link(rtt)
+	}
+}
+
+// shapesItself says whether a node delays what it sends to itself, which the
+// kernel's queue of an interface never sees.
+func (l layout) shapesItself() bool {
+	for i := range l.nodes {
+		if l.roundTrip(i, i) > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,48 @@
+// Package netns is the testbed of processes in network namespaces: every node
+// of a plan is a namespace and a CPU group of this machine, every replica a
+// process in it. Programs, TCP, routing and CPU quotas are real; distances are
+// delays of packets. It needs Linux and root.
+//
+// The namespaces of a run hang on a bridge in a namespace of its own, and what
+// talks to them (controller, load generator) opens its sockets inside. So
+// nothing appears in the host's own network, addresses need not be unique on
+// the machine, and removing the namespaces removes all links with them.
+package netns
+
+import (
+	"context"
+	"fmt"
+
+	"heartbed/testbed"
+)
+
+// Options of the backend; the zero value is what the command line starts with.
+type Options struct {
+	// Clean removes what earlier runs left behind instead of refusing to start
+	// beside it.
+	Clean bool
+	// Workload is the path of the workload program; empty = the environment
+	// variable HEARTBED_WORKLOAD, the folder of this program, or built from the
+	// source tree, whichever comes first.
+	Workload string
+	// Journals is the folder of the journals; empty = DefaultJournals().
+	Journals string
+}
+
+// Backend stands plans up in network namespaces.
+type Backend struct{ Options Options }
+
+// Check says whether this machine can run the backend. It leaves nothing
+// behind.
+func (b Backend) Check(ctx context.Context) error { return check(ctx, b.Options) }
+
+// Start makes namespaces, CPU groups and processes, shapes the links and
+// measures that they are what the plan says. What an earlier run left behind
+// is an error that names it, or is removed with Options.Clean.
+func (b Backend) Start(ctx context.Context, p testbed.Plan) (testbed.Session, error) {
+	l, err := newLayout(p)
+	if err != nil {
+		return nil, fmt.Errorf("start on namespaces: %w", err)
+	}
+	return start(ctx, b.Options, l)
+}

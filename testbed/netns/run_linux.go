@@ -1,0 +1,241 @@
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"heartbed/tc"
+	"heartbed/testbed"
+	"heartbed/workloads"
+	"heartbed/workloads/loadgen"
+)
+
+const (
+	goodInARow  = 5 // requests through the whole application before the load starts
+	firstAnswer = 60 * time.Second
+)
+
+// measure plays warm-up, gap and measured run.
+func (s *session) measure(ctx context.Context, step func(context.Context) error) (m testbed.Measurement, err error) {
+	if err := s.awaitAnswers(ctx); err != nil {
+		return m, err
+	}
+	s.mu.Lock()
+	s.began = time.Now()
+	s.mu.Unlock()
+
+	var beside sync.WaitGroup // what goes on beside the load
+	besides, stop := context.WithCancel(ctx)
+	defer beside.Wait()
+	defer stop()
+	beside.Go(func() { s.scraper.loop(besides) })
+	var stepErrors []string
+	beside.Go(func() { stepErrors = s.control(besides, step) })
+
+	t := s.layout.plan.Timing
+	if warmup := t.Warmup.Std(); warmup > 0 {
+		if _, err := loadgen.Run(ctx, s.load(1, warmup, 0)); err != nil {
+			return m, fmt.Errorf("warm-up: %w", err)
+		}
+		if err := pause(ctx, t.Gap.Std()); err != nil {
+			return m, err
+		}
+	}
+	before := s.scraper.read(ctx)
+	groupsBefore, err := s.groupStats()
+	if err != nil {
+		return m, err
+	}
+	var windows []testbed.CPUWindow
+	var windowsErr error
+	beside.Go(func() { windows, windowsErr = s.windows(besides, time.Now()) })
+	var noise *hdrhistogram.Histogram
+	beside.Go(func() { noise = hiccups(besides) })
+	result, err := loadgen.Run(ctx, s.load(2, t.Duration.Std(), t.Drop.Std()))
+	if err != nil {
+		return m, fmt.Errorf("measured run: %w", err)
+	}
+	stop()
+	beside.Wait()
+	after := s.scraper.read(ctx)
+	groupsAfter, err := s.groupStats()
+	if err := errors.Join(err, windowsErr); err != nil {
+		return m, err
+	}
+	m = measurement(result)
+	m.Windows, m.StepErrors, m.Setup = windows, stepErrors, s.setup
+	m.Seen = seen(s.layout.topology, before, after)
+	m.Throttled = s.throttled(groupsBefore, groupsAfter)
+	s.mu.Lock()
+	m.Tables = s.tables
+	s.mu.Unlock()
+	m.Warnings = append(s.warnings(before, after), noiseFloor(noise))
+	return m, nil
+}
+
+// measurement takes over what the generator measured.
+func measurement(r loadgen.Result) testbed.Measurement {
+	return testbed.Measurement{
+		Latency: r.Latency, LatencyMeanUs: r.LatencyMeanUs, OverRange: r.OverRange,
+		Offered: r.Offered, Answered: r.Answered, Failed: r.Failed, TimedOut: r.TimedOut, CutOff: r.CutOff, Unsent: r.Unsent,
+		OfferedRPS: r.OfferedRPS, AchievedRPS: r.AchievedRPS,
+		OutstandingMean: r.OutstandingMean, CompletedRPS: r.CompletedRPS, ResponseMeanUs: r.ResponseMeanUs,
+		Lateness: r.Lateness,
+	}
+}
+
+// load is the plan's load against the gateway, or against the entry's replicas:
+// one at random for each connection, as kube-proxy picks it. part tells the
+// seeds of the warm-up and of the measured run apart.
+func (s *session) load(part uint64, duration, drop time.Duration) loadgen.Config {
+	p := s.layout.plan
+	seed := rand.NewPCG(p.Seed, part).Uint64()
+	entries := s.layout.entries()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	var mu sync.Mutex // of rng; connections open at the same time
+	pick := func() replicaLayout {
+		mu.Lock()
+		defer mu.Unlock()
+		return entries[rng.IntN(len(entries))]
+	}
+	scheme, port := "grpc", uint16(grpcPort)
+	if p.Entry.Gateway != "" {
+		scheme, port = "http", gatewayPort
+	}
+	return loadgen.Config{
+		Target: fmt.Sprintf("%s://%s", scheme, netip.AddrPortFrom(entries[0].addr, port)),
+		Load:   p.Load, RPS: p.RPS, Duration: duration, Drop: drop, Seed: seed, Draws: true,
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialIn(ctx, s.client, netip.AddrPortFrom(pick().addr, port).String())
+		},
+	}
+}
+
+// awaitAnswers sends requests one after the other until several in a row were
+// answered: a process that is ready may still lack routes or connections.
+func (s *session) awaitAnswers(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, firstAnswer)
+	defer cancel()
+	const rps = 50
+	var last loadgen.Result
+	for {
+		c := s.load(0, goodInARow*time.Second/rps, 0)
+		c.RPS, c.Load = rps, workloads.Load{Schedule: "open", Arrivals: "even", Timeout: workloads.Duration(5 * time.Second)}
+		result, err := loadgen.Run(within, c)
+		if err == nil && result.Answered > 0 && result.Answered == result.Offered {
+			return nil
+		}
+		if last = result; within.Err() == nil {
+			err = pause(within, 100*time.Millisecond)
+		}
+		if within.Err() != nil {
+			return fmt.Errorf("wait for %d answers in a row (last try: %d of %d, %s): %w", goodInARow, last.Answered, last.Offered, strings.Join(last.Faults, "; "), errors.Join(context.Cause(within), err))
+		}
+	}
+}
+
+// control calls step every period until ctx ends. A step that was going on
+// then is no failure.
+func (s *session) control(ctx context.Context, step func(context.Context) error) (failed []string) {
+	period := s.layout.plan.Control.Period.Std()
+	if period == 0 {
+		return nil
+	}
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return failed
+		case <-ticker.C:
+		}
+		if err := step(ctx); err != nil && ctx.Err() == nil {
+			failed = append(failed, fmt.Sprintf("at %v: %v", time.Since(s.began).Round(time.Millisecond), err))
+		}
+	}
+}
+
+// windows measures the CPU time of the replicas in whole control windows of
+// the measured time, which starts Drop after began; a run that is shorter than
+// a window has one.
+func (s *session) windows(ctx context.Context, began time.Time) ([]testbed.CPUWindow, error) {
+	t := s.layout.plan.Timing
+	length := s.scraper.window
+	measured := (t.Duration - t.Drop).Std()
+	if length == 0 || length > measured {
+		length = measured
+	}
+	from := began.Add(t.Drop.Std())
+	if err := pause(ctx, time.Until(from)); err != nil {
+		return nil, nil // the run is over
+	}
+	at := time.Now()
+	before, err := s.groupStats()
+	if err != nil {
+		return nil, err
+	}
+	var out []testbed.CPUWindow
+	for k := 1; time.Duration(k)*length <= measured; k++ {
+		// The generator ends with its last answer, which can be before the
+		// measured time has passed by a hair.
+		ended := pause(ctx, time.Until(from.Add(time.Duration(k)*length))) != nil
+		if ended && time.Since(at) < length*9/10 {
+			break
+		}
+		now := time.Now()
+		after, err := s.groupStats()
+		if err != nil {
+			return nil, err
+		}
+		w := testbed.CPUWindow{Start: at.Sub(from), End: now.Sub(from), Busy: map[string]float64{}}
+		for i, r := range s.layout.replicas {
+			if r.Component != testbed.GatewayComponent {
+				used := float64(after[i].Usage - before[i].Usage)
+				w.Busy[r.Name] = used / (float64(now.Sub(at)) * usable(s.layout.plan, s.layout.nodes[r.node].Node))
+			}
+		}
+		out = append(out, w)
+		at, before = now, after
+	}
+	return out, nil
+}
+
+// groupStats reads the CPU counters of all replicas.
+func (s *session) groupStats() ([]tc.CPUStats, error) {
+	stats := make([]tc.CPUStats, len(s.groups))
+	for i, g := range s.groups {
+		var err error
+		if stats[i], err = g.Stats(); err != nil {
+			return nil, err
+		}
+	}
+	return stats, nil
+}
+
+// throttled is the accounting of the replicas that have a quota.
+func (s *session) throttled(before, after []tc.CPUStats) map[string]testbed.Throttling {
+	out := map[string]testbed.Throttling{}
+	if s.layout.plan.App.Server.LimitCores == 0 {
+		return out
+	}
+	for i, r := range s.layout.replicas {
+		if r.Component == testbed.GatewayComponent {
+			continue
+		}
+		out[r.Name] = testbed.Throttling{
+			Periods:       int64(after[i].Periods - before[i].Periods),
+			Throttled:     int64(after[i].Throttled - before[i].Throttled),
+			ThrottledTime: after[i].ThrottledTime - before[i].ThrottledTime,
+		}
+	}
+	return out
+}

@@ -1,0 +1,124 @@
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"heartbed/heart"
+	"heartbed/heart/xds"
+	"heartbed/tc"
+	"heartbed/testbed"
+)
+
+// session is a plan that stands in namespaces.
+type session struct {
+	options Options
+	layout  layout
+	run     string
+	journal *journal
+
+	folder         string
+	program        string   // path of the workload program
+	bridge, client string   // namespaces
+	nodes          []string // namespaces, in the order of the plan's nodes
+	nodeGroups     []*tc.Group
+	groups         []*tc.Group // in the order of layout.replicas
+	shapers        []tc.Shaper
+	processes      []*process
+	routes         *xds.Server
+	serving        sync.WaitGroup
+	xdsErr         error
+	scraper        *scraper
+	setup          []testbed.SetupCheck
+
+	ran    bool
+	closed bool
+	mu     sync.Mutex // of what follows
+	began  time.Time  // start of the warm-up; zero before
+	tables []testbed.TimedTable
+}
+
+// routeLimit is how long the callers may take to accept a table.
+const routeLimit = 20 * time.Second
+
+// Observe returns the newest window of scraped counters that is old enough to
+// have been collected.
+func (s *session) Observe(context.Context) (heart.Observation, error) {
+	return observe(s.layout.topology, s.scraper.recent(time.Now())), nil
+}
+
+// Route puts the table into force and waits until every caller has accepted
+// it; new requests follow it, open connections under per-connection balancing
+// keep their replica.
+func (s *session) Route(ctx context.Context, table heart.RoutingTable) error {
+	if err := s.routes.Route(ctx, table); err != nil {
+		return err
+	}
+	within, cancel := context.WithTimeout(ctx, routeLimit)
+	defer cancel()
+	if _, err := s.routes.WaitAcked(within); err != nil {
+		return fmt.Errorf("route: wait for the callers to accept the table: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := time.Duration(0)
+	if !s.began.IsZero() {
+		at = time.Since(s.began)
+	}
+	s.tables = append(s.tables, testbed.TimedTable{At: at, Table: table})
+	return nil
+}
+
+// Run offers the plan's load in real time. It can run once. A process that
+// ends meanwhile ends the run with an error that says how.
+func (s *session) Run(ctx context.Context, step func(context.Context) error) (testbed.Measurement, error) {
+	if s.ran {
+		return testbed.Measurement{}, errors.New("run session: it has run before; start a new one")
+	}
+	s.ran = true
+	ctx, crash := context.WithCancelCause(ctx)
+	defer crash(nil)
+	defer watch(s.processes, func(err error) { crash(err) })()
+	m, err := s.measure(ctx, step)
+	if cause := context.Cause(ctx); cause != nil {
+		return testbed.Measurement{}, fmt.Errorf("run session: %w", cause)
+	}
+	if err != nil {
+		return testbed.Measurement{}, fmt.Errorf("run session: %w", err)
+	}
+	return m, nil
+}
+
+// Close ends all that the session started and undoes what it changed. Closing
+// again does nothing.
+func (s *session) Close() error {
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	var errs []error
+	for _, p := range slices.Backward(s.processes) {
+		errs = append(errs, p.stop())
+	}
+	if s.routes != nil {
+		s.routes.Stop()
+		s.serving.Wait()
+		errs = append(errs, s.xdsErr)
+	}
+	s.scraper.http.CloseIdleConnections()
+	for _, shaper := range s.shapers {
+		errs = append(errs, shaper.Close())
+	}
+	errs = append(errs, s.journal.file.Close())
+	entries, err := readJournal(s.journal.path)
+	errs = append(errs, err)
+	if err == nil {
+		_, err = replay(context.Background(), s.journal.path, entries)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,320 @@
+package netns
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"heartbed/heart/xds"
+	"heartbed/tc"
+	"heartbed/testbed"
+	"heartbed/workloads/service"
+)
+
+// stage is one step of setting a run up, with the time it may take.
+type stage struct {
+	name  string
+	limit time.Duration
+	do    func(context.Context) error
+}
+
+// start stands a run up. Whatever fails, what was made until then is undone.
+func start(ctx context.Context, o Options, l layout) (testbed.Session, error) {
+	if err := clean(ctx, o); err != nil {
+		return nil, err
+	}
+	s, err := newSession(o, l)
+	if err != nil {
+		return nil, err
+	}
+	for _, st := range []stage{
+		{"create the folder", 10 * time.Second, s.makeFolder},
+		{"find or build the workload program", 3 * time.Minute, s.findProgram},
+		{"create the CPU groups", 10 * time.Second, s.makeGroups},
+		{"create the namespaces and links", 30 * time.Second, s.makeNamespaces},
+		{"shape the links", 30 * time.Second, s.shapeLinks},
+		{"measure the round-trip times", 2 * time.Minute, s.verifyRoundTrips},
+		{"measure the CPU quotas", time.Minute, s.verifyQuotas},
+		{"serve xDS", 10 * time.Second, s.serveXDS},
+		{"start the replicas", time.Minute, s.launchReplicas},
+		{"wait for the replicas", time.Minute, s.awaitReplicas},
+	} {
+		if err := st.run(ctx); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+func (st stage) run(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, st.limit)
+	defer cancel()
+	err := st.do(within)
+	if err != nil && ctx.Err() == nil && within.Err() != nil {
+		err = fmt.Errorf("gave up after %v: %w", st.limit, err)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", st.name, err)
+	}
+	return nil
+}
+
+// clean makes sure that nothing of an earlier run is left.
+func clean(ctx context.Context, o Options) error {
+	if o.Clean {
+		_, err := Down(ctx, o.Journals)
+		return err
+	}
+	found, err := leftovers(o.journals())
+	if err != nil {
+		return err
+	}
+	var stale []string
+	for _, l := range found {
+		if !l.running {
+			stale = append(stale, l.run)
+		}
+	}
+	if len(stale) > 0 {
+		return fmt.Errorf("found what run %s left behind; remove it with 'heartbed down' or start with --clean", strings.Join(stale, ", "))
+	}
+	return nil
+}
+
+// newSession opens the journal of a new run.
+func newSession(o Options, l layout) (*session, error) {
+	var id [4]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return nil, fmt.Errorf("name the run: %w", err)
+	}
+	run := hex.EncodeToString(id[:])
+	began, err := startTime(os.Getpid())
+	if err != nil {
+		return nil, fmt.Errorf("own start time: %w", err)
+	}
+	j, err := openJournal(o.journals(), run, os.Getpid(), began)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{
+		options: o, layout: l, run: run, journal: j,
+		folder: filepath.Join(os.TempDir(), folderPrefix+run),
+		bridge: namespacePrefix + run + "-switch", client: namespacePrefix + run + "-client",
+	}
+	for i := range l.nodes {
+		s.nodes = append(s.nodes, fmt.Sprintf("%s%s-%d", namespacePrefix, run, i+1))
+	}
+	s.scraper = newScraper(l, s.bridge)
+	return s, nil
+}
+
+func (s *session) makeFolder(context.Context) error {
+	if err := s.journal.add(entry{Kind: kindFolder, Name: s.folder}); err != nil {
+		return err
+	}
+	return os.Mkdir(s.folder, 0o755)
+}
+
+func (s *session) findProgram(ctx context.Context) (err error) {
+	s.program, err = s.options.workload(ctx, s.folder)
+	return err
+}
+
+// makeGroups creates a group for every node and inside it one for each of its
+// replicas.
+func (s *session) makeGroups(context.Context) error {
+	root := groupPrefix + s.run
+	if err := s.journal.add(entry{Kind: kindCPUGroup, Name: root}); err != nil {
+		return err
+	}
+	for i, n := range s.layout.nodes {
+		g, err := tc.NewGroup(fmt.Sprintf("%s/%d", root, i+1), tc.CPULimit{Cores: n.Cores})
+		if err != nil {
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		}
+		s.nodeGroups = append(s.nodeGroups, g)
+	}
+	server := s.layout.plan.App.Server
+	for k, r := range s.layout.replicas {
+		var limit tc.CPULimit
+		if server.LimitCores > 0 && r.Component != testbed.GatewayComponent {
+			limit = tc.CPULimit{
+				// cgroup v1 takes no quota above that of the group around it
+				Cores:  min(server.LimitCores, s.layout.nodes[r.node].Cores),
+				Period: server.Period.Std(), Burst: server.Burst.Std(),
+			}
+		}
+		g, err := tc.NewGroup(fmt.Sprintf("%s/%d/%d", root, r.node+1, k+1), limit)
+		if err != nil {
+			return fmt.Errorf("replica %s: %w", r.Name, err)
+		}
+		s.groups = append(s.groups, g)
+	}
+	return nil
+}
+
+// makeNamespaces creates those of the bridge, the load generator and the
+// nodes.
+func (s *session) makeNamespaces(ctx context.Context) error {
+	create := func(name string) error {
+		if err := errors.Join(ctx.Err(), s.journal.add(entry{Kind: kindNamespace, Name: name})); err != nil {
+			return err
+		}
+		return makeNamespace(name)
+	}
+	if err := create(s.bridge); err != nil {
+		return err
+	}
+	if err := makeBridge(s.bridge, controlAddr); err != nil {
+		return err
+	}
+	if err := create(s.client); err != nil {
+		return err
+	}
+	if err := plug(s.bridge, s.client, "client", []netip.Addr{clientAddr}); err != nil {
+		return err
+	}
+	for i, n := range s.layout.nodes {
+		if err := create(s.nodes[i]); err != nil {
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		}
+		addrs := append([]netip.Addr{n.addr}, n.addrs...)
+		if err := plug(s.bridge, s.nodes[i], fmt.Sprintf("node%d", i+1), addrs); err != nil {
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// shapeLinks puts the delays into force at every node and the load generator.
+func (s *session) shapeLinks(ctx context.Context) error {
+	method := tc.Auto
+	if s.layout.shapesItself() {
+		method = tc.NFQueue
+	}
+	shape := func(namespace string, links map[netip.Addr]tc.Link) error {
+		if len(links) == 0 {
+			return nil
+		}
+		shaper, err := tc.NewShaper(ctx, tc.Options{NS: namespace, Method: method, Seed: s.layout.plan.Seed + uint64(len(s.shapers))})
+		if err != nil {
+			return err
+		}
+		s.shapers = append(s.shapers, shaper)
+		return shaper.Apply(ctx, links)
+	}
+	for i, n := range s.layout.nodes {
+		if err := shape(s.nodes[i], s.layout.linksOf(i)); err != nil {
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		}
+	}
+	if err := shape(s.client, s.layout.clientLinks()); err != nil {
+		return fmt.Errorf("load generator: %w", err)
+	}
+	return nil
+}
+
+func (s *session) serveXDS(context.Context) error {
+	addresses := map[string]netip.AddrPort{}
+	for _, r := range s.layout.replicas {
+		addresses[r.Name] = netip.AddrPortFrom(r.addr, grpcPort)
+	}
+	listener, err := listenIn(s.bridge, netip.AddrPortFrom(controlAddr, xdsPort))
+	if err != nil {
+		return err
+	}
+	s.routes = xds.New(xds.Options{
+		Addresses: addresses, Topology: s.layout.topology,
+		NewConnectionPerRequest: s.layout.plan.Network.Connections == 0,
+	})
+	s.serving.Go(func() { s.xdsErr = s.routes.Serve(listener) })
+	return nil
+}
+
+func (s *session) launchReplicas(ctx context.Context) error {
+	for k, r := range s.layout.replicas {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := s.launchReplica(k, r); err != nil {
+			return fmt.Errorf("replica %s: %w", r.Name, err)
+		}
+	}
+	return nil
+}
+
+func (s *session) launchReplica(k int, r replicaLayout) error {
+	gateway := r.Component == testbed.GatewayComponent
+	port := uint16(grpcPort)
+	if gateway {
+		port = gatewayPort
+	}
+	config, err := json.Marshal(service.Config{
+		Replica: r.Name, Component: r.Component, Node: r.Node, App: s.layout.plan.App,
+		Listen:      netip.AddrPortFrom(r.addr, port).String(),
+		Metrics:     netip.AddrPortFrom(r.addr, metricsPort).String(),
+		Slowness:    s.layout.nodes[r.node].Slowness,
+		Connections: s.layout.plan.Network.Connections,
+		Gateway:     gateway,
+	})
+	if err != nil {
+		return fmt.Errorf("encode configuration: %w", err)
+	}
+	name := fmt.Sprintf("replica%d", k+1)
+	path := filepath.Join(s.folder, name+".json")
+	if err := os.WriteFile(path, config, 0o644); err != nil {
+		return err
+	}
+	bootstrap, err := xds.Bootstrap(netip.AddrPortFrom(controlAddr, xdsPort).String(), r.Name)
+	if err != nil {
+		return err
+	}
+	env := []string{xds.BootstrapEnv + "=" + string(bootstrap)}
+	p, err := launch(s.nodes[r.node], s.folder, name, s.groups[k], env, s.program, "serve", "--config", path)
+	if err != nil {
+		return err
+	}
+	p.name = r.Name
+	s.processes = append(s.processes, p)
+	return nil
+}
+
+// awaitReplicas waits until every replica shows its metrics.
+func (s *session) awaitReplicas(ctx context.Context) error {
+	waiting, crashed := context.WithCancelCause(ctx)
+	defer crashed(nil)
+	defer watch(s.processes, func(err error) { crashed(err) })()
+	for {
+		counters := s.scraper.read(waiting)
+		var missing []string
+		for _, r := range s.layout.replicas {
+			if _, here := counters.of[r.Name]; !here {
+				missing = append(missing, r.Name)
+			}
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		if err := pause(waiting, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("no metrics yet of %s: %w", strings.Join(missing, ", "), err)
+		}
+	}
+}
+
+// pause waits, or returns why it must not.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
