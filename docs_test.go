@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -26,6 +27,25 @@ func TestScenarioDocsNameEveryField(t *testing.T) {
 		if !strings.Contains(doc, "`"+name+"`") && !strings.Contains(doc, "."+name+"`") {
 			t.Errorf("docs/scenarios.md: field %q is missing", name)
 		}
+	}
+}
+
+// Each test that docs/faults.md names is there.
+func TestFaultsNameTests(t *testing.T) {
+	raw, err := os.ReadFile("docs/faults.md")
+	require.NoError(t, err)
+	named := regexp.MustCompile("`([a-z/]+)\\.((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(string(raw), -1)
+	require.Greater(t, len(named), 20)
+	for _, m := range named {
+		files, err := filepath.Glob(m[1] + "/*_test.go")
+		require.NoError(t, err)
+		found := false
+		for _, file := range files {
+			source, err := os.ReadFile(file)
+			require.NoError(t, err)
+			found = found || strings.Contains(string(source), "func "+m[2]+"(")
+		}
+		require.True(t, found, m[0])
 	}
 }
 
