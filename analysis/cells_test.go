@@ -22,7 +22,7 @@ func run(policy string, rep int, p99 float64) experiments.Result {
 func TestEstimateHasNoIntervalUnderSixRuns(t *testing.T) {
 	require.Nil(t, estimate(nil))
 	// Order statistics of n values 1..n: with 10 the 2nd to the 9th at 97.9 %;
-	// three runs carry no interval of 95 % (vllm-project/guidellm#1163).
+	// three runs carry no interval of 95 % (MikkoParkkola/mcp-gateway#615).
 	cases := []struct {
 		n              int
 		median, lo, hi float64 // lo 0 = no interval

@@ -95,7 +95,7 @@ func TestPercentilesAreOfValues(t *testing.T) {
 }
 
 // P99 of fewer than a hundred requests says no more than their maximum, and
-// the result says so (MikkoParkkola/mcp-gateway#615).
+// the result says so (kubernetes/perf-tests#527).
 func TestFewRequestsAreSaid(t *testing.T) {
 	for answered := int64(1); answered <= 150; answered++ {
 		m := healthy()

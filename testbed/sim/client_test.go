@@ -82,7 +82,7 @@ func TestStallByConnections(t *testing.T) {
 }
 
 // A low rate is not slower than a high one: the generator adds nothing of its
-// own (tsenart/vegeta#278).
+// own (tsenart/vegeta#164, #278: latencies held the wait for a tick).
 func TestLatencyDoesNotDependOnALowRate(t *testing.T) {
 	for _, load := range []workloads.Load{
 		{Schedule: "open", Arrivals: "even"}, {Schedule: "open", Arrivals: "poisson"},
