@@ -7,7 +7,6 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	leastrequest "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/least_request/v3"
 	pickfirst "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/pick_first/v3"
-	roundrobin "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/round_robin/v3"
 	wrrlocality "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/wrr_locality/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -16,23 +15,32 @@ import (
 	"heartbed/heart"
 )
 
-// balancing is the client's counterpart of a balancer. The older field
-// lb_policy would not do: with LEAST_REQUEST gRPC drops the weights of
-// localities.
-func balancing(b heart.Balancer, perRequest bool) (*cluster.LoadBalancingPolicy, error) {
+// balance sets how clients pick, in the terms that most of them know. Round
+// robin over weighted localities is the older field lb_policy, understood by
+// every gRPC and by Envoy (which wants the weights switched on, and whose
+// wrr_locality takes one child only). Least request is not: with lb_policy
+// LEAST_REQUEST gRPC drops the weights of localities (gRFC A48, A52).
+func balance(c *cluster.Cluster, b heart.Balancer, perRequest bool) (err error) {
 	switch {
 	case b == heart.LeastRequest:
-		return withinLocality(&leastrequest.LeastRequest{ChoiceCount: wrapperspb.UInt32(2)})
+		c.LoadBalancingPolicy, err = leastRequestByLocality(2)
 	case b == heart.PerConnection && !perRequest:
-		return policies(&pickfirst.PickFirst{ShuffleAddressList: true})
+		c.LoadBalancingPolicy, err = policies(&pickfirst.PickFirst{ShuffleAddressList: true})
 	default:
-		return withinLocality(&roundrobin.RoundRobin{})
+		c.LbPolicy = cluster.Cluster_ROUND_ROBIN
+		c.CommonLbConfig = &cluster.Cluster_CommonLbConfig{
+			LocalityConfigSpecifier: &cluster.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{
+				LocalityWeightedLbConfig: &cluster.Cluster_CommonLbConfig_LocalityWeightedLbConfig{},
+			},
+		}
 	}
+	return err
 }
 
-// withinLocality draws a locality by weight, then picks in it.
-func withinLocality(picking proto.Message) (*cluster.LoadBalancingPolicy, error) {
-	inner, err := policies(picking)
+// leastRequestByLocality draws a locality by weight, then the given number of
+// its replicas, and takes the one with the fewest outstanding requests.
+func leastRequestByLocality(draws uint32) (*cluster.LoadBalancingPolicy, error) {
+	inner, err := policies(&leastrequest.LeastRequest{ChoiceCount: wrapperspb.UInt32(draws)})
 	if err != nil {
 		return nil, err
 	}

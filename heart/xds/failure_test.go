@@ -10,7 +10,6 @@ import (
 
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	leastrequest "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/least_request/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"github.com/stretchr/testify/require"
@@ -18,7 +17,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/test/bufconn"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"heartbed/heart"
 )
@@ -66,7 +64,7 @@ func TestRefusedTable(t *testing.T) {
 	b := builder{addresses: o.Addresses}
 	bad, err := b.snapshots(table(heart.LeastRequest, one("e2", 1)))
 	require.NoError(t, err)
-	policy, err := withinLocality(&leastrequest.LeastRequest{ChoiceCount: wrapperspb.UInt32(1)})
+	policy, err := leastRequestByLocality(1)
 	require.NoError(t, err)
 	bad["d1"].resources.GetResources(resource.ClusterType)["e"].(*cluster.Cluster).LoadBalancingPolicy = policy
 	require.NoError(t, s.publish(t.Context(), bad))
@@ -75,6 +73,10 @@ func TestRefusedTable(t *testing.T) {
 	_, err = s.WaitAcked(ctx)
 	require.ErrorIs(t, err, ErrRefused)
 	require.ErrorContains(t, err, "Cluster:")
+	require.Eventually(t, func() bool { // both callers share the faulty cluster
+		acks := s.Acks()
+		return acks[0].Refusal != "" && acks[1].Refusal != ""
+	}, 10*time.Second, time.Millisecond)
 	require.Contains(t, s.Acks()[0].Refusal, "Cluster:")
 	require.False(t, s.Acks()[0].Accepted)
 
@@ -87,7 +89,7 @@ func TestRefusedTable(t *testing.T) {
 	require.NoError(t, s.Route(t.Context(), table(heart.Weighted, one("e2", 1))))
 	waitAcked(t, s)
 	require.Empty(t, s.Acks()[0].Refusal)
-	requireSettles(t, conn, "e2", 20)
+	settle(t, conn, "e2")
 }
 
 // sent lists the newest nonce of each stream and type: they grow with every
@@ -117,16 +119,16 @@ func TestServerDies(t *testing.T) {
 	picks(t, conn, 1)
 	s.Stop()
 	require.Eventually(t, func() bool { return s.Acks()[0].Streams == 0 }, 5*time.Second, time.Millisecond)
-	require.Equal(t, map[string]int{"e1": 200}, picks(t, conn, 200))
+	require.Equal(t, map[string]int{"e1": 100}, picks(t, conn, 100))
 
 	s, _ = startServer(t, o, at)
 	require.Eventually(t, func() bool { return len(s.sentTo()) == 2 }, 20*time.Second, 5*time.Millisecond)
-	settle()
-	require.Equal(t, map[string]int{"e1": 200}, picks(t, conn, 200), "the new server has no table yet")
+	time.Sleep(50 * time.Millisecond)
+	require.Equal(t, map[string]int{"e1": 100}, picks(t, conn, 100), "the new server has no table yet")
 
 	require.NoError(t, s.Route(t.Context(), table(heart.Weighted, one("e2", 1))))
 	t.Logf("accepted by both callers after %v", waitAcked(t, s))
-	requireSettles(t, conn, "e2", 20)
+	settle(t, conn, "e2")
 }
 
 // sentTo lists the replicas that have a stream.

@@ -256,15 +256,19 @@ func waitAcked(t *testing.T, s *Server) time.Duration {
 	return took
 }
 
-// requireSettles waits until n calls in a row are answered by one replica.
-// No call may fail meanwhile.
-func requireSettles(t *testing.T, conn *grpc.ClientConn, replica string, n int) {
+// settle waits until 20 calls in a row are answered by the replicas alone, and
+// each of them has answered: a locality takes part only once it is connected,
+// and an accepted table says nothing about that. No call may fail meanwhile.
+func settle(t *testing.T, conn *grpc.ClientConn, replicas ...string) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
-	for row := 0; row < n; row++ {
-		require.True(t, time.Now().Before(deadline), "calls do not settle on %s", replica)
-		if name := slices.Collect(maps.Keys(picks(t, conn, 1)))[0]; name != replica {
-			row = -1
+	seen := map[string]bool{}
+	for row := 0; row < 20 || len(seen) < len(replicas); row++ {
+		require.True(t, time.Now().Before(deadline), "calls do not settle on %v", replicas)
+		name, err := call(t.Context(), conn, "")
+		require.NoError(t, err)
+		if seen[name] = true; !slices.Contains(replicas, name) {
+			row, seen = -1, map[string]bool{}
 		}
 	}
 }

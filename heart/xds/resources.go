@@ -161,20 +161,16 @@ func newListener(component string) (*listener.Listener, error) {
 }
 
 func (b builder) cluster(r heart.Route) (*cluster.Cluster, error) {
-	policy, err := balancing(r.Balancer, b.perRequest)
-	if err != nil {
-		return nil, err
-	}
-	return &cluster.Cluster{
+	c := &cluster.Cluster{
 		Name:                 r.To,
 		ClusterDiscoveryType: &cluster.Cluster_Type{Type: cluster.Cluster_EDS},
 		EdsClusterConfig: &cluster.Cluster_EdsClusterConfig{EdsConfig: &core.ConfigSource{
 			ResourceApiVersion:    core.ApiVersion_V3,
 			ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}},
 		}},
-		LoadBalancingPolicy: policy,
 		CircuitBreakers: &cluster.CircuitBreakers{Thresholds: []*cluster.CircuitBreakers_Thresholds{{
 			MaxRequests: wrapperspb.UInt32(maxRequests),
 		}}},
-	}, nil
+	}
+	return c, balance(c, r.Balancer, b.perRequest)
 }

@@ -2,10 +2,13 @@ package xds
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
 	"heartbed/heart"
 )
@@ -29,25 +32,21 @@ func TestCallersFollowTheWeights(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, s.Route(t.Context(), c.table))
 			t.Logf("accepted by both callers after %v", waitAcked(t, s))
-			settle()
-			requireShares(t, c.want, picks(t, first, 1500))
-			requireShares(t, c.want, picks(t, second, 1500))
+			for _, conn := range []*grpc.ClientConn{first, second} {
+				settle(t, conn, slices.Collect(maps.Keys(c.want))...)
+				requireShares(t, c.want, picks(t, conn, 300))
+			}
 		})
 	}
 }
-
-// settle lets connections come up: a locality takes part only when one of its
-// replicas is connected, and an accepted table says nothing about that.
-func settle() { time.Sleep(100 * time.Millisecond) }
 
 func TestRoundRobinTakesReplicasInTurn(t *testing.T) {
 	o, _ := pair(t, "e1", "e2", "e3")
 	s, at := startServer(t, o, "127.0.0.1:0")
 	require.NoError(t, s.Route(t.Context(), table(heart.RoundRobin, split{"e", 1, []string{"e1", "e2", "e3"}})))
 	conn := dial(t, at, "d1", "e")
-	picks(t, conn, 1)
-	settle()
-	require.Equal(t, map[string]int{"e1": 100, "e2": 100, "e3": 100}, picks(t, conn, 300))
+	settle(t, conn, "e1", "e2", "e3")
+	require.Equal(t, map[string]int{"e1": 30, "e2": 30, "e3": 30}, picks(t, conn, 90))
 }
 
 // Two draws with replacement: the replica with a request outstanding is taken
@@ -57,8 +56,7 @@ func TestLeastRequestPrefersTheIdleReplica(t *testing.T) {
 	s, at := startServer(t, o, "127.0.0.1:0")
 	require.NoError(t, s.Route(t.Context(), table(heart.LeastRequest, split{"e", 1, []string{"e1", "e2"}})))
 	conn := dial(t, at, "d1", "e")
-	picks(t, conn, 1)
-	settle()
+	settle(t, conn, "e1", "e2")
 	answered := make(chan string)
 	go func() {
 		name, err := call(t.Context(), conn, "hold")
@@ -73,10 +71,10 @@ func TestLeastRequestPrefersTheIdleReplica(t *testing.T) {
 	case <-backends["e2"].held:
 		busy, idle = "e2", "e1"
 	}
-	requireShares(t, map[string]float64{busy: .25, idle: .75}, picks(t, conn, 2000))
+	requireShares(t, map[string]float64{busy: .25, idle: .75}, picks(t, conn, 800))
 	close(backends[busy].release)
 	require.Equal(t, busy, <-answered)
-	requireShares(t, map[string]float64{busy: .5, idle: .5}, picks(t, conn, 2000))
+	requireShares(t, map[string]float64{busy: .5, idle: .5}, picks(t, conn, 200))
 }
 
 // Every connection of a process keeps the replica it drew; the draws follow
@@ -103,9 +101,8 @@ func TestPerConnectionOnNewConnectionsDrawsEveryRequest(t *testing.T) {
 	s, at := startServer(t, o, "127.0.0.1:0")
 	require.NoError(t, s.Route(t.Context(), table(heart.PerConnection, split{"a", 1, []string{"e1", "e2"}}, one("e3", 3))))
 	conn := dial(t, at, "d1", "e")
-	picks(t, conn, 1)
-	settle()
-	requireShares(t, map[string]float64{"e1": .125, "e2": .125, "e3": .75}, picks(t, conn, 2000))
+	settle(t, conn, "e1", "e2", "e3")
+	requireShares(t, map[string]float64{"e1": .125, "e2": .125, "e3": .75}, picks(t, conn, 600))
 }
 
 // Callers have tables of their own.
@@ -131,13 +128,13 @@ func TestNewTablesTakeEffectWithoutAnError(t *testing.T) {
 	require.NoError(t, s.Route(t.Context(), table(heart.Weighted, one("e1", 1))))
 	conn := dial(t, at, "d1", "e")
 	dial(t, at, "d2", "e")
-	requireSettles(t, conn, "e1", 20)
+	settle(t, conn, "e1")
 	for i, b := range []heart.Balancer{heart.LeastRequest, heart.PerConnection, heart.RoundRobin, heart.Weighted} {
 		to := []string{"e2", "e1"}[i%2]
 		require.NoError(t, s.Route(t.Context(), table(b, one(to, 7))))
 		took := waitAcked(t, s)
 		start := time.Now()
-		requireSettles(t, conn, to, 20)
+		settle(t, conn, to)
 		t.Logf("%s: accepted after %v, settled %v later", b, took, time.Since(start))
 		require.Positive(t, took)
 		require.Less(t, took, 5*time.Second)
@@ -178,9 +175,9 @@ func TestReplicasMayMove(t *testing.T) {
 	o.Addresses["e1"] = address
 	require.NoError(t, s.SetReplicas(t.Context(), o.Topology, o.Addresses))
 	waitAcked(t, s)
-	requireSettles(t, conn, moved.name, 10)
+	settle(t, conn, moved.name)
 	backends["e1"].server.Stop()
-	requireSettles(t, conn, moved.name, 10)
+	settle(t, conn, moved.name)
 
 	renamed, address := startBackend(t, "e9")
 	o.Topology.Replicas[2].Name = "e9"
@@ -189,7 +186,7 @@ func TestReplicasMayMove(t *testing.T) {
 	require.Equal(t, map[string]int{moved.name: 5}, picks(t, conn, 5), "the old table is kept")
 	require.NoError(t, s.Route(t.Context(), table(heart.Weighted, one("e9", 1))))
 	waitAcked(t, s)
-	requireSettles(t, conn, renamed.name, 10)
+	settle(t, conn, renamed.name)
 }
 
 // WaitAcked wants every component a caller calls, and says what is missing.
