@@ -22,25 +22,26 @@ import (
 // is a decision about the architecture: see docs/architecture.md before adding
 // one. "cmd/..." stands for every command.
 var arrows = map[string][]string{
-	"heart":               {},
-	"heart/flow":          {},
-	"heart/policy":        {"heart", "heart/flow"},
-	"heart/placement":     {"heart"},
-	"tc":                  {},
-	"heart/xds":           {"heart"},
-	"workloads":           {"heart"},
-	"workloads/service":   {"workloads"},
-	"workloads/probe":     {},
-	"workloads/loadgen":   {"workloads"},
-	"testbed":             {"heart", "workloads"},
-	"testbed/sim":         {"heart", "workloads", "testbed"},
-	"testbed/netns":       {"heart", "heart/xds", "tc", "workloads", "workloads/service", "workloads/loadgen", "testbed"},
-	"testbed/testbedtest": {"heart", "workloads", "testbed"},
-	"experiments":         {"heart", "heart/policy", "heart/placement", "workloads", "testbed"},
-	"analysis":            {"experiments"},
-	"cmd/heartbed":        {"heart", "heart/policy", "workloads", "testbed", "testbed/sim", "testbed/netns", "tc", "experiments", "analysis"},
-	"cmd/workload":        {"workloads/service", "workloads/probe"},
-	"bench":               {"heart", "heart/flow", "heart/policy", "testbed", "testbed/sim", "experiments"},
+	"heart":                         {},
+	"heart/flow":                    {},
+	"heart/policy":                  {"heart", "heart/flow"},
+	"heart/placement":               {"heart"},
+	"tc":                            {},
+	"heart/xds":                     {"heart"},
+	"workloads":                     {"heart"},
+	"workloads/service":             {"workloads"},
+	"workloads/probe":               {},
+	"workloads/loadgen":             {"workloads"},
+	"workloads/loadgen/loadgentest": {},
+	"testbed":                       {"heart", "workloads"},
+	"testbed/sim":                   {"heart", "workloads", "testbed"},
+	"testbed/netns":                 {"heart", "heart/xds", "tc", "workloads", "workloads/service", "workloads/loadgen", "testbed"},
+	"testbed/testbedtest":           {"heart", "workloads", "testbed"},
+	"experiments":                   {"heart", "heart/policy", "heart/placement", "workloads", "testbed"},
+	"analysis":                      {"experiments"},
+	"cmd/heartbed":                  {"heart", "heart/policy", "workloads", "testbed", "testbed/sim", "testbed/netns", "tc", "experiments", "analysis"},
+	"cmd/workload":                  {"workloads/service", "workloads/probe"},
+	"bench":                         {"heart", "heart/flow", "heart/policy", "testbed", "testbed/sim", "experiments"},
 }
 
 // testArrows are what the tests of a folder may import besides.
@@ -54,6 +55,7 @@ var testArrows = map[string][]string{
 	"experiments":       {"testbed/sim", "analysis"},
 	"analysis":          {"testbed/sim", "heart", "heart/policy", "workloads"},
 	"cmd/heartbed":      {},
+	"workloads/loadgen": {"workloads/loadgen/loadgentest"},
 }
 
 const module = "heartbed"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"net/netip"
 	"os"
@@ -56,6 +57,7 @@ func newDelayer(o Options) (*delayer, error) {
 	}
 	d := &delayer{o: o, start: time.Now(), queue: q, rules: r, wake: wake,
 		lines: map[netip.Addr]*line{}, done: make(chan struct{})}
+	reserveProcessors(+1)
 	go d.run()
 	return d, nil
 }
@@ -128,6 +130,9 @@ func (d *delayer) close() error {
 	// In this order no packet is lost: no new ones, let those held go, and
 	// only then take the hook away, which drops what is still queued.
 	err := d.rules.setPeers(nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // cleared from outside
+	}
 	d.mu.Lock()
 	d.closing = true
 	d.mu.Unlock()
@@ -135,6 +140,7 @@ func (d *delayer) close() error {
 		return errors.Join(err, e)
 	}
 	<-d.done
+	reserveProcessors(-1)
 	d.mu.Lock() // Stats may be reading
 	defer d.mu.Unlock()
 	return errors.Join(err, d.err, d.rules.close(), d.queue.close(), unix.Close(d.wake))
@@ -252,6 +258,17 @@ func raisePriority() {
 	if unix.SchedSetAttr(0, realTime, 0) != nil {
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
 	}
+}
+
+var reserving sync.Mutex
+
+// reserveProcessors adds to GOMAXPROCS. A thread that comes back from the
+// kernel goes on at once only if the runtime has a processor left for it, and
+// it takes those of waiting threads away late.
+func reserveProcessors(n int) {
+	reserving.Lock()
+	defer reserving.Unlock()
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + n)
 }
 
 // share is the part of a round-trip time that one direction adds.

@@ -1,33 +1,230 @@
-package tc
+package tc_test
 
 import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"heartbed/tc"
+	"heartbed/tc/tctest"
+	"heartbed/testbed/testbedtest"
 )
 
-func median(times []time.Duration) time.Duration {
-	s := slices.Clone(times)
-	slices.Sort(s)
-	return s[len(s)/2]
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newPair(t *testing.T) tctest.Pair {
+	t.Helper()
+	testbedtest.Require(t, "netns", tc.Probe(t.Context()).NFQueue)
+	p, err := tctest.NewPair()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	return p
+}
+
+func shape(t *testing.T, p tctest.Pair, link tc.Link, o tc.Options) [2]tc.Shaper {
+	t.Helper()
+	o.Method = tc.NFQueue
+	shapers, err := p.Shape(t.Context(), link, o)
+	require.NoError(t, err)
+	for _, s := range shapers {
+		t.Cleanup(func() {
+			if err := s.Close(); !errors.Is(err, os.ErrClosed) {
+				require.NoError(t, err)
+			}
+		})
+	}
+	return shapers
+}
+
+func stats(t *testing.T, s tc.Shaper) tc.Stats {
+	t.Helper()
+	got, err := s.Stats()
+	require.NoError(t, err)
+	return got
+}
+
+func ping(t *testing.T, p tctest.Pair, n int, gap time.Duration) []tctest.Arrival {
+	t.Helper()
+	a, err := p.Ping(n, gap, 2*time.Second)
+	require.NoError(t, err)
+	return a
+}
+
+func stream(t *testing.T, p tctest.Pair, n int, gap time.Duration) []tctest.Arrival {
+	t.Helper()
+	a, err := p.Stream(n, gap, 2*time.Second)
+	require.NoError(t, err)
+	return a
+}
+
+// took gives the middle of the times, in milliseconds.
+func took(arrivals []tctest.Arrival) float64 {
+	times := make([]float64, len(arrivals))
+	for i, a := range arrivals {
+		times[i] = float64(a.Took) / 1e6
+	}
+	slices.Sort(times)
+	return times[len(times)/2]
+}
+
+func inOrder(arrivals []tctest.Arrival) bool {
+	return slices.IsSortedFunc(arrivals, func(a, b tctest.Arrival) int { return a.Seq - b.Seq })
 }
 
 // A matrix entry is a round-trip time: users of other tools get half of it or
 // twice (Shopify/toxiproxy#655), or nothing at all (chaos-mesh#1389).
 func TestAnEntryIsTheRoundTripTime(t *testing.T) {
 	p := newPair(t)
-	plain := median(p.roundTrips(t, 50, 5*time.Millisecond, time.Second))
-	shapers := p.shape(t, Link{RTT: 50 * time.Millisecond}, Options{})
-	times := p.roundTrips(t, 100, 5*time.Millisecond, time.Second)
-	require.Len(t, times, 100)
-	t.Log(plain, median(times), slices.Max(times))
-	for _, s := range shapers {
-		stats, err := s.Stats()
-		require.NoError(t, err)
-		t.Logf("%+v", stats)
-		require.NoError(t, s.Close())
+	shapers := shape(t, p, tc.Link{RTT: 50 * time.Millisecond}, tc.Options{})
+	require.InDelta(t, 50, took(ping(t, p, 50, 2*time.Millisecond)), 1)
+	require.InDelta(t, 25, took(stream(t, p, 50, 2*time.Millisecond)), 0.5)
+
+	link := tc.Link{RTT: 20 * time.Millisecond}
+	require.NoError(t, shapers[0].Apply(t.Context(), map[netip.Addr]tc.Link{p.Addr[1]: link}))
+	require.InDelta(t, 25+10, took(ping(t, p, 50, 2*time.Millisecond)), 1)
+	require.NoError(t, shapers[0].Close())
+	require.InDelta(t, 25, took(ping(t, p, 50, 2*time.Millisecond)), 1)
+	require.EqualValues(t, 200, stats(t, shapers[1]).Packets)
+	require.NoError(t, shapers[1].Close())
+	require.Less(t, took(ping(t, p, 50, 2*time.Millisecond)), 1.0)
+}
+
+func TestOneSideAloneAddsTheWholeRoundTrip(t *testing.T) {
+	p := newPair(t)
+	s, err := tc.NewShaper(t.Context(), tc.Options{NS: p.NS[0], Method: tc.NFQueue, Alone: true})
+	require.NoError(t, err)
+	require.NoError(t, s.Apply(t.Context(), map[netip.Addr]tc.Link{p.Addr[1]: {RTT: 20 * time.Millisecond}}))
+	require.InDelta(t, 20, took(ping(t, p, 50, 2*time.Millisecond)), 1)
+	require.NoError(t, s.Close())
+}
+
+// With netem's default of 1,000 places, 600 packets/s and one second of delay
+// are on the edge and anything more is dropped (iproute2#56).
+func TestALongDelayDropsNothing(t *testing.T) {
+	p := newPair(t)
+	shapers := shape(t, p, tc.Link{RTT: 2 * time.Second}, tc.Options{})
+	got := stream(t, p, 1200, time.Second/600)
+	require.Len(t, got, 1200)
+	require.InDelta(t, 1000, took(got), 1)
+	require.True(t, inOrder(got))
+	require.Zero(t, stats(t, shapers[1]).Dropped)
+}
+
+// One millisecond of jitter must not turn into retransmissions: with netem it
+// reorders packets, and receivers take those for lost (Haivision/srt#735).
+func TestJitterKeepsTheOrder(t *testing.T) {
+	p := newPair(t)
+	shapers := shape(t, p, tc.Link{RTT: 10 * time.Millisecond, Jitter: time.Millisecond}, tc.Options{Seed: 1})
+	got := stream(t, p, 2000, time.Second/5000)
+	require.Len(t, got, 2000)
+	require.True(t, inOrder(got))
+	require.Zero(t, stats(t, shapers[1]).Reordered)
+
+	sparse := stream(t, p, 200, 3*time.Millisecond) // here packets could not overtake anyway
+	times := make([]float64, len(sparse))
+	for i, a := range sparse {
+		times[i] = float64(a.Took) / 1e6
 	}
-	require.InDelta(t, 50, float64(median(times)-plain)/1e6, 1)
+	require.InDelta(t, 5, took(sparse), 0.5)
+	require.Greater(t, slices.Max(times)-slices.Min(times), 1.5)
+}
+
+func TestLossFollowsTheSeed(t *testing.T) {
+	p := newPair(t)
+	through := func(seed uint64) (seqs []int) {
+		shapers := shape(t, p, tc.Link{Loss: 0.2}, tc.Options{Seed: seed})
+		got, err := p.Stream(1000, time.Second/5000, 200*time.Millisecond)
+		require.NoError(t, err)
+		require.InDelta(t, 800, len(got), 60)
+		require.EqualValues(t, 1000-len(got), stats(t, shapers[1]).Lost)
+		for _, s := range shapers {
+			require.NoError(t, s.Close())
+		}
+		for _, a := range got {
+			seqs = append(seqs, a.Seq)
+		}
+		return seqs
+	}
+	first := through(7)
+	require.Equal(t, first, through(7))
+	require.NotEqual(t, first, through(8))
+}
+
+func TestARateSpacesPackets(t *testing.T) {
+	p := newPair(t)
+	// A datagram of 16 bytes is a packet of 44: 500 packets/s.
+	shape(t, p, tc.Link{RateBits: 500 * 8 * 44}, tc.Options{})
+	got := stream(t, p, 40, time.Millisecond)
+	require.Len(t, got, 40)
+	require.InDelta(t, 2*40-39, float64(got[39].Took)/1e6, 3)
+}
+
+func TestTwentyThousandPacketsASecond(t *testing.T) {
+	p := newPair(t)
+	shapers := shape(t, p, tc.Link{RTT: 20 * time.Millisecond}, tc.Options{})
+	got := stream(t, p, 20_000, 50*time.Microsecond)
+	require.Len(t, got, 20_000)
+	require.True(t, inOrder(got))
+	require.Zero(t, stats(t, shapers[1]).Dropped)
+	t.Logf("median delay %.2f ms of 10 ms, %+v", took(got), stats(t, shapers[1]))
+}
+
+func TestAFullQueueIsCounted(t *testing.T) {
+	p := newPair(t)
+	shapers := shape(t, p, tc.Link{RTT: time.Second}, tc.Options{PacketRate: 10})
+	got := stream(t, p, 100, time.Millisecond)
+	require.Less(t, len(got), 100)
+	require.EqualValues(t, 100-len(got), stats(t, shapers[1]).Dropped)
+}
+
+func TestCloseLetsPacketsGo(t *testing.T) {
+	p := newPair(t)
+	shapers := shape(t, p, tc.Link{RTT: 20 * time.Second}, tc.Options{})
+	time.AfterFunc(100*time.Millisecond, func() {
+		for _, s := range shapers {
+			_ = s.Close()
+		}
+	})
+	got := ping(t, p, 20, time.Millisecond)
+	require.Len(t, got, 20)
+	require.True(t, inOrder(got))
+	_, err := shapers[0].Stats()
+	require.ErrorIs(t, err, os.ErrClosed)
+	require.ErrorIs(t, shapers[0].Apply(context.Background(), nil), os.ErrClosed)
+	require.ErrorIs(t, shapers[0].Close(), os.ErrClosed)
+}
+
+func TestOnlyOneShaperANamespace(t *testing.T) {
+	p := newPair(t)
+	o := tc.Options{NS: p.NS[0], Method: tc.NFQueue}
+	s, err := tc.NewShaper(t.Context(), o)
+	require.NoError(t, err)
+	_, err = tc.NewShaper(t.Context(), o)
+	require.ErrorContains(t, err, "another shaper")
+	require.NoError(t, s.Apply(t.Context(), map[netip.Addr]tc.Link{p.Addr[1]: {RTT: 20 * time.Millisecond}}))
+	require.InDelta(t, 10, took(ping(t, p, 20, time.Millisecond)), 1, "the first goes on")
+
+	require.NoError(t, tc.Clear(t.Context(), p.NS[0]))
+	require.Less(t, took(ping(t, p, 20, time.Millisecond)), 1.0)
+	require.NoError(t, tc.Clear(t.Context(), p.NS[0]))
+	require.NoError(t, s.Close())
+	s, err = tc.NewShaper(t.Context(), o)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+}
+
+func TestNewShaperNamesWhatIsWrong(t *testing.T) {
+	_, err := tc.NewShaper(t.Context(), tc.Options{Method: "magic", PacketRate: -1})
+	require.ErrorContains(t, err, "magic")
+	require.ErrorContains(t, err, "packet rate")
+	_, err = tc.NewShaper(t.Context(), tc.Options{NS: "no-such-namespace", Method: tc.NFQueue})
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorIs(t, tc.Clear(t.Context(), "no-such-namespace"), os.ErrNotExist)
 }

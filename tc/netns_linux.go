@@ -9,9 +9,9 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// inNamespace runs f on a thread that is in the namespace, given as in
+// InNamespace runs f on a thread that is in the namespace, given as in
 // Options.NS. Sockets that f opens stay in it; f starts no goroutine.
-func inNamespace(ns string, f func() error) error {
+func InNamespace(ns string, f func() error) error {
 	if ns == "" {
 		return f()
 	}

@@ -19,7 +19,7 @@ func NewShaper(ctx context.Context, o Options) (Shaper, error) {
 		o.Method = choose(Probe(ctx))
 	}
 	var s Shaper
-	err := inNamespace(o.NS, func() (err error) {
+	err := InNamespace(o.NS, func() (err error) {
 		if o.Method == Netem {
 			return errors.ErrUnsupported
 		}
@@ -74,7 +74,7 @@ func probeQueue() error {
 // Clear removes what a shaper that was killed left in a namespace, and takes
 // the rules away from one that still runs. It does nothing if there is nothing.
 func Clear(_ context.Context, ns string) error {
-	err := inNamespace(ns, func() error {
+	err := InNamespace(ns, func() error {
 		conn, err := nftables.New()
 		if err != nil {
 			return err
