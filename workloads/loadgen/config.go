@@ -134,3 +134,11 @@ func parseTarget(text string) (target, error) {
 	}
 	return fault("expected http://HOST[:PORT]/PATH, grpc://HOST:PORT or a grpc-go target such as xds:///NAME")
 }
+
+// orDefault gives the time to spin that a configuration means.
+func orDefault(spin time.Duration) time.Duration {
+	if spin == 0 {
+		return DefaultSpin
+	}
+	return spin
+}
