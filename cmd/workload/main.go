@@ -68,6 +68,7 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errInput, err) })
 	root.AddCommand(
 		serveCommand(),
+		probeCommand(),
 	)
 	return root
 }
