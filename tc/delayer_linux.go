@@ -28,6 +28,9 @@ type delayer struct {
 	rules *rules
 	wake  int // an eventfd that ends the thread's wait
 
+	polled  [2]unix.PollFd // what the thread waits for; here, as it must not
+	timeout unix.Timespec  // allocate: a garbage collection would hold it up
+
 	applying sync.Mutex
 
 	mu      sync.Mutex // guards what follows
@@ -57,6 +60,7 @@ func newDelayer(o Options) (*delayer, error) {
 	}
 	d := &delayer{o: o, start: time.Now(), queue: q, rules: r, wake: wake,
 		lines: map[netip.Addr]*line{}, done: make(chan struct{})}
+	d.polled = [2]unix.PollFd{{Fd: int32(q.fd), Events: unix.POLLIN}, {Fd: int32(wake), Events: unix.POLLIN}}
 	reserveProcessors(+1)
 	go d.run()
 	return d, nil
@@ -239,11 +243,10 @@ func (d *delayer) release(p packet, now time.Duration) {
 func (d *delayer) wait() error {
 	var timeout *unix.Timespec
 	if len(d.held) > 0 {
-		t := unix.NsecToTimespec(max(0, int64(d.held[0].due-d.now())))
-		timeout = &t
+		d.timeout = unix.NsecToTimespec(max(0, int64(d.held[0].due-d.now())))
+		timeout = &d.timeout
 	}
-	fds := []unix.PollFd{{Fd: int32(d.queue.fd), Events: unix.POLLIN}, {Fd: int32(d.wake), Events: unix.POLLIN}}
-	if _, err := unix.Ppoll(fds, timeout, nil); err != nil && err != unix.EINTR {
+	if _, err := unix.Ppoll(d.polled[:], timeout, nil); err != nil && err != unix.EINTR {
 		return fmt.Errorf("wait for packets: %w", err)
 	}
 	return nil

@@ -69,7 +69,8 @@ func openQueue(number uint16) (*queue, error) {
 const receiveBuffer = 32 << 20
 
 func (q *queue) bind() (err error) {
-	if err := unix.Bind(q.fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	kernel := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
+	if err := errors.Join(unix.Bind(q.fd, kernel), unix.Connect(q.fd, kernel)); err != nil {
 		return fmt.Errorf("netfilter socket: %w", err)
 	}
 	if err := unix.SetsockoptInt(q.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer); err != nil {
@@ -127,13 +128,13 @@ func (q *queue) setWhole(whole bool) error {
 // configure sends a request. An error that the kernel finds in it comes as a
 // message, like a packet: the socket has only one reader.
 func (q *queue) configure(attrs ...[]byte) error {
-	return q.send(message(nil, msgConfig, unix.NLM_F_REQUEST, q.number, attrs...))
+	return q.send(configMessage(unix.NLM_F_REQUEST, q.number, attrs...))
 }
 
 // request sends a request and reads until it is acknowledged, before there is
 // a reader. Packets that rules of a killed process send meanwhile pass.
 func (q *queue) request(attrs ...[]byte) error {
-	if err := q.send(message(nil, msgConfig, unix.NLM_F_REQUEST|unix.NLM_F_ACK, q.number, attrs...)); err != nil {
+	if err := q.send(configMessage(unix.NLM_F_REQUEST|unix.NLM_F_ACK, q.number, attrs...)); err != nil {
 		return err
 	}
 	b := make([]byte, readBytes)
@@ -158,8 +159,7 @@ const readBytes = 16 << 10
 
 func (q *queue) send(b []byte) error {
 	for {
-		err := unix.Sendto(q.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-		if err != unix.EINTR {
+		if _, err := unix.Write(q.fd, b); err != unix.EINTR {
 			return err
 		}
 	}
@@ -293,14 +293,12 @@ func sourceOf(ip []byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// message appends a netlink message of the queue subsystem to b.
-func message(b []byte, kind, flags, queue uint16, attrs ...[]byte) []byte {
-	start := len(b)
-	b = append(b, make([]byte, headerBytes)...)
+func configMessage(flags, queue uint16, attrs ...[]byte) []byte {
+	b := make([]byte, headerBytes)
 	for _, a := range attrs {
 		b = append(b, a...)
 	}
-	putHeader(b[start:], kind, flags, queue)
+	putHeader(b, msgConfig, flags, queue)
 	return b
 }
 
