@@ -40,7 +40,7 @@ var arrows = map[string][]string{
 	"experiments":                   {"heart", "heart/policy", "heart/placement", "workloads", "testbed"},
 	"analysis":                      {"experiments"},
 	"cmd/heartbed":                  {"heart", "heart/policy", "workloads", "testbed", "testbed/sim", "testbed/netns", "tc", "experiments", "analysis"},
-	"cmd/workload":                  {"workloads/service", "workloads/probe"},
+	"cmd/workload":                  {"workloads", "workloads/service", "workloads/probe", "workloads/loadgen", "workloads/loadgen/loadgentest"},
 	"bench":                         {"heart", "heart/flow", "heart/policy", "testbed", "testbed/sim", "experiments"},
 }
 

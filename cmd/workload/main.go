@@ -69,6 +69,8 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(
 		serveCommand(),
 		probeCommand(),
+		loadCommand(),
+		selftestCommand(),
 	)
 	return root
 }
