@@ -27,7 +27,7 @@ type Ack struct {
 	Version  string        // of the table in force
 	Accepted bool          // the replica has accepted it for every component it calls
 	After    time.Duration // from Route to the acceptance; 0 while Accepted is false
-	Refusal  string        // the client's words if it refused the table in force
+	Refusal  string        // the client's words if it has refused the table and not accepted it since
 	Missing  []string      // components it has not accepted routes to, sorted
 }
 
@@ -121,7 +121,7 @@ func (a *acks) request(id int64, req *discovery.DiscoveryRequest) error {
 		req.VersionInfo = sub.sent
 	}
 	if n != nil && n.accepted.IsZero() && len(a.missing(name, n)) == 0 {
-		n.accepted, n.refusal = time.Now(), ""
+		n.accepted = time.Now()
 	}
 	a.wake()
 	return nil
@@ -185,11 +185,11 @@ func (a *acks) list() []Ack {
 	var all []Ack
 	for _, name := range slices.Sorted(maps.Keys(a.nodes)) {
 		n := a.nodes[name]
-		ack := Ack{Replica: name, Streams: streams[name], Version: n.version, Refusal: n.refusal}
+		ack := Ack{Replica: name, Streams: streams[name], Version: n.version}
 		if ack.Accepted = !n.accepted.IsZero(); ack.Accepted {
 			ack.After = n.accepted.Sub(a.at)
 		} else {
-			ack.Missing = a.missing(name, n)
+			ack.Missing, ack.Refusal = a.missing(name, n), n.refusal
 		}
 		all = append(all, ack)
 	}

@@ -78,7 +78,7 @@ func TestLeastRequestPrefersTheIdleReplica(t *testing.T) {
 }
 
 // Every connection of a process keeps the replica it drew; the draws follow
-// the shares; and all connections share one stream to the server.
+// the shares.
 func TestPerConnectionPins(t *testing.T) {
 	o, _ := pair(t, "e1", "e2", "e3")
 	s, at := startServer(t, o, "127.0.0.1:0")
@@ -180,6 +180,7 @@ func TestReplicasMayMove(t *testing.T) {
 	settle(t, conn, moved.name)
 
 	renamed, address := startBackend(t, "e9")
+	o.Topology.Replicas = slices.Clone(o.Topology.Replicas)
 	o.Topology.Replicas[2].Name = "e9"
 	o.Addresses["e9"] = address
 	require.ErrorContains(t, s.SetReplicas(t.Context(), o.Topology, o.Addresses), `replica "e1" is unknown`)
@@ -187,6 +188,26 @@ func TestReplicasMayMove(t *testing.T) {
 	require.NoError(t, s.Route(t.Context(), table(heart.Weighted, one("e9", 1))))
 	waitAcked(t, s)
 	settle(t, conn, renamed.name)
+}
+
+// A caller that is gone is told nothing more, nor waited for.
+func TestCallersMayGo(t *testing.T) {
+	o, _ := pair(t, "e1")
+	s, at := startServer(t, o, "127.0.0.1:0")
+	require.NoError(t, s.Route(t.Context(), table(heart.Weighted, one("e1", 1))))
+	require.Len(t, s.Acks(), 2)
+	o.Topology.Replicas = slices.Delete(slices.Clone(o.Topology.Replicas), 1, 2)
+	rt := table(heart.Weighted, one("e1", 2))
+	rt.Groups[0].Replicas = []string{"d1"}
+	require.Error(t, s.SetReplicas(t.Context(), o.Topology, o.Addresses), "the table names d2")
+	require.NoError(t, s.Route(t.Context(), rt))
+	dial(t, at, "d1", "e")
+	waitAcked(t, s)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := call(ctx, dial(t, at, "d2", "e"), "")
+	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
+	require.Error(t, err)
 }
 
 // WaitAcked wants every component a caller calls, and says what is missing.
