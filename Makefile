@@ -5,10 +5,10 @@ OUT ?= out/$(SCENARIO)-$(BACKEND)
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint race test bench experiment reproduce report doctor clean
+.PHONY: help check format vet lint race test test-netns bench experiment reproduce report doctor clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 check: format vet lint race ## all that CI checks: format, vet, staticcheck, tests with the race detector
 
@@ -26,6 +26,9 @@ race:
 
 test: ## run all tests
 	go test ./...
+
+test-netns: ## run the tests of the live parts; as root, HEARTBED_REQUIRE=netns forbids to skip
+	HEARTBED_REQUIRE=$(HEARTBED_REQUIRE) go test -count=1 -run . ./tc ./testbed/netns ./workloads/... ./heart/xds
 
 bench: ## measure speed, against LEMON where it is installed (Debian: liblemon-dev)
 	go run ./bench

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"runtime"
@@ -9,13 +10,15 @@ import (
 
 	"heartbed/experiments"
 	"heartbed/testbed"
+	"heartbed/testbed/netns"
 	"heartbed/testbed/sim"
 )
 
 // backends are the places that can run a scenario. A backend is known to the
 // program by its line here and nowhere else.
 var backends = map[string]place{
-	"sim": {sim.Backend{}, "time, CPU and network are simulated, exact to repeat", runtime.GOMAXPROCS(0)},
+	"sim":   {sim.Backend{}, "time, CPU and network are simulated, exact to repeat", runtime.GOMAXPROCS(0), nil},
+	"netns": {netns.Backend{}, "processes in network namespaces of this machine, packets delayed, CPU by quota", 1, netns.Down},
 }
 
 // place is a backend with what the command line must know of it.
@@ -23,6 +26,9 @@ type place struct {
 	testbed.Backend
 	summary string
 	workers int // trials at the same time that do not disturb each other
+	// down removes what runs that were killed left on this machine, by the
+	// journals in a folder ("" = the backend's own); nil = it leaves nothing.
+	down func(ctx context.Context, journals string) ([]netns.Removed, error)
 }
 
 func backendNames() []string { return slices.Sorted(maps.Keys(backends)) }

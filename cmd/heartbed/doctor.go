@@ -1,14 +1,19 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"heartbed/experiments"
+	"heartbed/testbed/netns"
 )
 
 // What a comfortable run of the shipped scenarios takes.
@@ -30,21 +35,61 @@ func doctorCommand() *cobra.Command {
 			memory, disk := env.MemoryMB, freeMB(".")
 			fmt.Fprintf(w, "memory\t%s\t%s\n", enough(memory, wantMemoryMB), amount(memory, wantMemoryMB))
 			fmt.Fprintf(w, "disk\t%s\t%s\n", enough(disk, wantDiskMB), amount(disk, wantDiskMB)+" in the current folder")
-			var missing []error
-			for _, name := range backendNames() {
-				state, note := "ok", backends[name].summary
-				if err := backends[name].Check(cmd.Context()); err != nil {
-					state, note = "unknown", err.Error()
-					if errors.Is(err, errors.ErrUnsupported) {
-						state = "missing"
-					}
-					missing = append(missing, fmt.Errorf("backend %s: %w", name, err))
-				}
-				fmt.Fprintf(w, "%s\t%s\t%s\n", name, state, note)
+			for _, f := range netns.Facts(cmd.Context()) {
+				fmt.Fprintf(w, "%s\t%s\t%s\n", f.Name, f.State, f.Note)
 			}
-			return errors.Join(w.Flush(), errors.Join(missing...))
+			note, err := scaleProposal(env.Cores)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(w, "scale\tinfo\t%s\n", note)
+			unknown := checkBackends(cmd.Context(), w)
+			return errors.Join(w.Flush(), unknown)
 		},
 	}
+}
+
+// checkBackends prints a line for each backend. One that this machine cannot
+// run is no failure of the doctor, one of which it could not be told is.
+func checkBackends(ctx context.Context, w io.Writer) error {
+	var unknown []error
+	for _, name := range backendNames() {
+		state, note := "ok", backends[name].summary
+		switch err := backends[name].Check(ctx); {
+		case errors.Is(err, errors.ErrUnsupported):
+			state, note = "missing", err.Error()
+		case err != nil:
+			state, note = "unknown", err.Error()
+			unknown = append(unknown, fmt.Errorf("backend %s: %w", name, err))
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", name, state, strings.ReplaceAll(note, "\n", "; "))
+	}
+	return errors.Join(unknown...)
+}
+
+// scaleProposal says by how much to divide CPU and load so that all replicas
+// of an app can be busy at the same time on this machine.
+func scaleProposal(cores int) (string, error) {
+	const scenario = "LAN"
+	s, err := experiments.Load(scenario)
+	if err != nil {
+		return "", err
+	}
+	e, err := s.Experiment(experiments.Selection{Repetitions: 1}, "netns")
+	if err != nil {
+		return "", err
+	}
+	var parts []string
+	seen := map[string]bool{}
+	for _, t := range e.Trials {
+		if seen[t.App] {
+			continue
+		}
+		seen[t.App] = true
+		wanted := float64(len(t.Plan.Replicas)) * t.Plan.App.Server.Threads
+		parts = append(parts, fmt.Sprintf("--scale %.0f for %s", math.Max(1, math.Ceil(wanted/float64(cores))), t.App))
+	}
+	return fmt.Sprintf("with all replicas busy at once, %d cores bear %s of %s", cores, strings.Join(parts, ", "), scenario), nil
 }
 
 func orUnknown(s string) string {

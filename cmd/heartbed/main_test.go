@@ -183,9 +183,11 @@ func TestLists(t *testing.T) {
 	require.Contains(t, stdout, "heartbed commit ")
 	code, stdout, _ = heartbed(t, "doctor")
 	require.Equal(t, exitDone, code)
+	require.Regexp(t, `(?m)^sim +ok `, stdout)
 	for _, name := range backendNames() {
-		require.Regexp(t, `(?m)^`+name+` +ok `, stdout)
+		require.Regexp(t, `(?m)^`+name+` +(ok|missing) `, stdout)
 	}
+	require.Regexp(t, `(?m)^scale +info .*--scale [1-9]`, stdout)
 	code, stdout, _ = heartbed(t, "scale", "--replicas", "10,20", "--steps", "3", "--json")
 	require.Equal(t, exitDone, code)
 	require.True(t, json.Valid([]byte(stdout)))

@@ -22,7 +22,7 @@ type runFlags struct {
 	reps, workers                int
 	seed                         uint64
 	duration, warmup             time.Duration
-	quick                        bool
+	quick, clean                 bool
 	scale                        float64
 }
 
@@ -56,6 +56,7 @@ it stopped when the same command is given again.`,
 	flags.StringVar(&f.out, "out", "", "result folder (default out/<scenario>-<backend>)")
 	flags.Float64Var(&f.scale, "scale", 0, "divide CPU capacity and offered load by this, for a machine smaller than the scenario's (default the scenario's, else 1)")
 	flags.BoolVar(&f.quick, "quick", false, "at most 2 repetitions and a quarter of the measured time, for a first look")
+	flags.BoolVar(&f.clean, "clean", false, "first remove what killed runs left on this machine, as 'heartbed down' does")
 	flags.IntVar(&f.workers, "workers", 0, "trials at the same time (default what the backend bears)")
 	return cmd
 }
@@ -80,6 +81,7 @@ type job struct {
 	place      place
 	dir        string
 	workers    int
+	clean      bool
 }
 
 // job reads and checks all that the flags name.
@@ -107,7 +109,7 @@ func (f *runFlags) job(cmd *cobra.Command) (job, error) {
 	if err != nil {
 		return job{}, err
 	}
-	j := job{experiment: experiment, place: place, dir: f.out, workers: f.workers}
+	j := job{experiment: experiment, place: place, dir: f.out, workers: f.workers, clean: f.clean}
 	if j.dir == "" {
 		j.dir = filepath.Join("out", scenario.Name+"-"+f.backend)
 	}
@@ -139,6 +141,11 @@ func (j job) run(ctx context.Context, stdout, stderr io.Writer) error {
 func (j job) measure(ctx context.Context, stderr io.Writer) (complete bool, err error) {
 	if err := j.place.Check(ctx); err != nil {
 		return false, fmt.Errorf("backend %s: %w (see 'heartbed doctor')", j.experiment.Backend, err)
+	}
+	if j.clean {
+		if err := down(ctx, stderr, "", j.experiment.Backend); err != nil {
+			return false, err
+		}
 	}
 	p := newProgress(stderr, len(j.experiment.Trials), time.Now)
 	outcome, err := j.experiment.Run(ctx, j.place, experiments.Options{

@@ -86,7 +86,7 @@ func TestKilledRunIsUndone(t *testing.T) {
 		require.NoError(t, err)
 		if len(left) > 0 {
 			require.False(t, left[0].running)
-			require.ErrorContains(t, clean(t.Context(), Options{Journals: dir}), left[0].run, "a dirty start is refused")
+			require.ErrorContains(t, refuseLeftovers(Options{Journals: dir}), left[0].run, "a dirty start is refused")
 		}
 		done, err := Down(t.Context(), dir)
 		require.NoError(t, err)
@@ -121,7 +121,7 @@ func requireNothingLeft(t *testing.T, run string) {
 	}
 }
 
-func TestCleanStartUndoesLeftovers(t *testing.T) {
+func TestDownUndoesLeftovers(t *testing.T) {
 	testbedtest.Require(t, "netns", needsRoot())
 	dir := t.TempDir()
 	j, err := openJournal(dir, "0badcafe", 1<<30, 1) // no such process
@@ -129,10 +129,12 @@ func TestCleanStartUndoesLeftovers(t *testing.T) {
 	require.NoError(t, j.add(entry{Kind: kindNamespace, Name: "hb-0badcafe-1"}))
 	require.NoError(t, makeNamespace("hb-0badcafe-1"))
 	require.NoError(t, j.file.Close())
-	require.ErrorContains(t, clean(t.Context(), Options{Journals: dir}), "heartbed down")
-	require.NoError(t, clean(t.Context(), Options{Journals: dir, Clean: true}))
+	require.ErrorContains(t, refuseLeftovers(Options{Journals: dir}), "heartbed down")
+	done, err := Down(t.Context(), dir)
+	require.NoError(t, err)
+	require.Equal(t, []Removed{{Run: "0badcafe", Changes: 1}}, done)
 	requireNothingLeft(t, "0badcafe")
-	require.NoError(t, clean(t.Context(), Options{Journals: dir}))
+	require.NoError(t, refuseLeftovers(Options{Journals: dir}))
 }
 
 func TestRunningRunIsLeftAlone(t *testing.T) {
@@ -146,7 +148,7 @@ func TestRunningRunIsLeftAlone(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []Removed{{Run: "12345678", Running: true}}, done)
 	require.FileExists(t, j.path)
-	require.NoError(t, clean(t.Context(), Options{Journals: dir}), "parallel runs do not disturb each other")
+	require.NoError(t, refuseLeftovers(Options{Journals: dir}), "parallel runs do not disturb each other")
 	require.False(t, alive(os.Getpid(), began+1), "another process had the number before")
 }
 

@@ -18,9 +18,6 @@ import (
 
 // Options of the backend; the zero value is what the command line starts with.
 type Options struct {
-	// Clean removes what earlier runs left behind instead of refusing to start
-	// beside it.
-	Clean bool
 	// Workload is the path of the workload program; empty = the environment
 	// variable HEARTBED_WORKLOAD, the folder of this program, or built from the
 	// source tree, whichever comes first.
@@ -36,9 +33,17 @@ type Backend struct{ Options Options }
 // behind.
 func (b Backend) Check(ctx context.Context) error { return check(ctx, b.Options) }
 
+// Fact is something about this machine that a user of the backend may need to
+// know. State is ok, low or missing, or info where nothing is judged.
+type Fact struct{ Name, State, Note string }
+
+// Facts lists what the backend finds on this machine. Elsewhere than on Linux
+// there is nothing to list.
+func Facts(ctx context.Context) []Fact { return facts(ctx) }
+
 // Start makes namespaces, CPU groups and processes, shapes the links and
 // measures that they are what the plan says. What an earlier run left behind
-// is an error that names it, or is removed with Options.Clean.
+// is an error that names it; Down removes it.
 func (b Backend) Start(ctx context.Context, p testbed.Plan) (testbed.Session, error) {
 	l, err := newLayout(p)
 	if err != nil {

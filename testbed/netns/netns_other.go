@@ -17,6 +17,8 @@ func check(context.Context, Options) error { return errNoLinux }
 
 func start(context.Context, Options, layout) (testbed.Session, error) { return nil, errNoLinux }
 
+func facts(context.Context) []Fact { return nil }
+
 func alive(int, uint64) bool { return false }
 
 func remove(context.Context, entry) error { return errNoLinux }

@@ -28,7 +28,7 @@ type stage struct {
 
 // start stands a run up. Whatever fails, what was made until then is undone.
 func start(ctx context.Context, o Options, l layout) (testbed.Session, error) {
-	if err := clean(ctx, o); err != nil {
+	if err := refuseLeftovers(o); err != nil {
 		return nil, err
 	}
 	s, err := newSession(o, l)
@@ -67,12 +67,9 @@ func (st stage) run(ctx context.Context) error {
 	return nil
 }
 
-// clean makes sure that nothing of an earlier run is left.
-func clean(ctx context.Context, o Options) error {
-	if o.Clean {
-		_, err := Down(ctx, o.Journals)
-		return err
-	}
+// refuseLeftovers fails if there is something of a run that ended without
+// undoing it: it could skew this one.
+func refuseLeftovers(o Options) error {
 	found, err := leftovers(o.journals())
 	if err != nil {
 		return err

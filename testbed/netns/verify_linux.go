@@ -108,12 +108,14 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 
 const (
 	burnTime      = 500 * time.Millisecond
-	burnTolerance = 0.15 // of the quota; a period is a fifth of the burn
+	burnTolerance = 0.25 // of the quota; a period is a fifth of the burn
 )
 
 // verifyQuotas lets every node burn CPU, one after the other, and fails if one
-// gets another part of the machine than its quota. A node with as many cores
-// as the machine, or more, is bound by the machine and not measured.
+// gets more of the machine than its quota. One that gets less has a quota, but
+// other work on the machine is in its way, which the result's table of checks
+// shows. A node with as many cores as the machine, or more, is bound by the
+// machine and not measured.
 func (s *session) verifyQuotas(ctx context.Context) error {
 	var faults []error
 	for i, n := range s.layout.nodes {
@@ -125,8 +127,8 @@ func (s *session) verifyQuotas(ctx context.Context) error {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
 		s.setup = append(s.setup, testbed.SetupCheck{What: "CPU of " + n.Name, Unit: "cores", Spec: n.Cores, Measured: got})
-		if math.Abs(got-n.Cores) > burnTolerance*n.Cores {
-			faults = append(faults, fmt.Errorf("node %s: measured %.2f cores, expected %.2f", n.Name, got, n.Cores))
+		if got > (1+burnTolerance)*n.Cores {
+			faults = append(faults, fmt.Errorf("node %s: measured %.2f cores, expected at most %.2f", n.Name, got, n.Cores))
 		}
 	}
 	return errors.Join(faults...)

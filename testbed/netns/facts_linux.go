@@ -1,0 +1,78 @@
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"heartbed/tc"
+)
+
+// What larger plans need: kind's documentation asks for these inotify limits,
+// and a load generator that opens a connection for every request uses a port
+// for a minute each.
+const (
+	wantInotifyInstances = 512
+	wantInotifyWatches   = 524288
+	wantPorts            = 28000
+)
+
+func facts(ctx context.Context) []Fact {
+	probed := tc.Probe(ctx)
+	return []Fact{
+		support("netem", probed.Netem, "delays packets in the kernel"),
+		support("CPU quota", tryGroup(), "holds nodes and replicas to their cores"),
+		support("nfqueue", probed.NFQueue, "delays packets in user space, for where there is no netem"),
+		limit("inotify instances", "fs.inotify.max_user_instances", wantInotifyInstances),
+		limit("inotify watches", "fs.inotify.max_user_watches", wantInotifyWatches),
+		ports(),
+	}
+}
+
+func support(name string, err error, does string) Fact {
+	switch {
+	case err == nil:
+		return Fact{name, "ok", does}
+	case errors.Is(err, errors.ErrUnsupported):
+		return Fact{name, "missing", fmt.Sprintf("%s: %v", does, err)}
+	}
+	return Fact{name, "unknown", err.Error()}
+}
+
+// limit compares a kernel parameter with what is wanted.
+func limit(name, parameter string, want int) Fact {
+	raw, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(parameter, ".", "/"))
+	if err != nil {
+		return Fact{name, "unknown", err.Error()}
+	}
+	got, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	switch {
+	case err != nil:
+		return Fact{name, "unknown", fmt.Sprintf("%s: %v", parameter, err)}
+	case got < want:
+		return Fact{name, "low", fmt.Sprintf("%d, kind wants %d: sysctl -w %s=%d", got, want, parameter, want)}
+	}
+	return Fact{name, "ok", fmt.Sprintf("%d, kind wants %d", got, want)}
+}
+
+// ports counts the local ports that connections can start from.
+func ports() Fact {
+	const name, parameter = "local ports", "net.ipv4.ip_local_port_range"
+	raw, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(parameter, ".", "/"))
+	if err != nil {
+		return Fact{name, "unknown", err.Error()}
+	}
+	var from, to int
+	if _, err := fmt.Sscan(string(raw), &from, &to); err != nil {
+		return Fact{name, "unknown", fmt.Sprintf("%s: %v", parameter, err)}
+	}
+	n := to - from + 1
+	note := fmt.Sprintf("%d: enough for %d new connections a second, each keeps its port for a minute", n, n/60)
+	if n < wantPorts {
+		return Fact{name, "low", fmt.Sprintf("%s: sysctl -w %s='32768 60999'", note, parameter)}
+	}
+	return Fact{name, "ok", note}
+}
