@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"net/netip"
 	"os"
 	"runtime"
@@ -83,7 +82,7 @@ func (d *delayer) Apply(_ context.Context, links map[netip.Addr]Link) error {
 		if d.lines[addr] == nil {
 			d.lines[addr] = newLine(addr, d.o.Seed)
 		}
-		d.lines[addr].set(link, d.o.share())
+		d.lines[addr].set(link, d.o.delay(link))
 		// Loss and rate are about the packets of a wire, not about large ones.
 		whole = whole && link.Loss == 0 && link.RateBits == 0
 	}
@@ -272,33 +271,4 @@ func reserveProcessors(n int) {
 	reserving.Lock()
 	defer reserving.Unlock()
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + n)
-}
-
-// share is the part of a round-trip time that one direction adds.
-func (o Options) share() float64 {
-	if o.Alone {
-		return 1
-	}
-	return 0.5
-}
-
-// queueReserve is for how long packets may pile up because the thread does not run.
-const queueReserve = 200 * time.Millisecond
-
-// queueLength is the room for all packets on their way at the packet rate, and
-// half as many again.
-func (o Options) queueLength(links map[netip.Addr]Link) uint32 {
-	var longest time.Duration
-	for _, l := range links {
-		held := time.Duration(o.share()*float64(l.RTT)) + l.Jitter
-		if l.RateBits > 0 {
-			held += lineBuffer
-		}
-		longest = max(longest, held)
-	}
-	rate := o.PacketRate
-	if rate == 0 {
-		rate = DefaultPacketRate
-	}
-	return uint32(math.Ceil(1.5 * rate * (longest + queueReserve).Seconds()))
 }

@@ -17,7 +17,13 @@ import (
 	"heartbed/testbed/testbedtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(burnEnv) != "" {
+		burn(os.Getenv(burnEnv))
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func newPair(t *testing.T) tctest.Pair {
 	t.Helper()
@@ -30,7 +36,9 @@ func newPair(t *testing.T) tctest.Pair {
 
 func shape(t *testing.T, p tctest.Pair, link tc.Link, o tc.Options) [2]tc.Shaper {
 	t.Helper()
-	o.Method = tc.NFQueue
+	if o.Method == "" {
+		o.Method = tc.NFQueue
+	}
 	shapers, err := p.Shape(t.Context(), link, o)
 	require.NoError(t, err)
 	for _, s := range shapers {
@@ -81,19 +89,28 @@ func inOrder(arrivals []tctest.Arrival) bool {
 // A matrix entry is a round-trip time: users of other tools get half of it or
 // twice (Shopify/toxiproxy#655), or nothing at all (chaos-mesh#1389).
 func TestAnEntryIsTheRoundTripTime(t *testing.T) {
-	p := newPair(t)
-	shapers := shape(t, p, tc.Link{RTT: 50 * time.Millisecond}, tc.Options{})
-	require.InDelta(t, 50, took(ping(t, p, 50, 2*time.Millisecond)), 1)
-	require.InDelta(t, 25, took(stream(t, p, 50, 2*time.Millisecond)), 0.5)
+	for _, method := range []tc.Method{tc.NFQueue, tc.Netem} {
+		t.Run(string(method), func(t *testing.T) {
+			if method == tc.Netem {
+				testbedtest.Require(t, "netem", tc.Probe(t.Context()).Netem)
+			}
+			p := newPair(t)
+			shapers := shape(t, p, tc.Link{RTT: 50 * time.Millisecond}, tc.Options{Method: method})
+			require.InDelta(t, 50, took(ping(t, p, 50, 2*time.Millisecond)), 1)
+			require.InDelta(t, 25, took(stream(t, p, 50, 2*time.Millisecond)), 0.5)
 
-	link := tc.Link{RTT: 20 * time.Millisecond}
-	require.NoError(t, shapers[0].Apply(t.Context(), map[netip.Addr]tc.Link{p.Addr[1]: link}))
-	require.InDelta(t, 25+10, took(ping(t, p, 50, 2*time.Millisecond)), 1)
-	require.NoError(t, shapers[0].Close())
-	require.InDelta(t, 25, took(ping(t, p, 50, 2*time.Millisecond)), 1)
-	require.EqualValues(t, 200, stats(t, shapers[1]).Packets)
-	require.NoError(t, shapers[1].Close())
-	require.Less(t, took(ping(t, p, 50, 2*time.Millisecond)), 1.0)
+			link := tc.Link{RTT: 20 * time.Millisecond}
+			require.NoError(t, shapers[0].Apply(t.Context(), map[netip.Addr]tc.Link{p.Addr[1]: link}))
+			require.InDelta(t, 25+10, took(ping(t, p, 50, 2*time.Millisecond)), 1)
+			require.NoError(t, shapers[0].Apply(t.Context(), nil))
+			require.InDelta(t, 25, took(ping(t, p, 50, 2*time.Millisecond)), 1)
+			require.NoError(t, shapers[0].Close())
+			require.InDelta(t, 25, took(ping(t, p, 50, 2*time.Millisecond)), 1)
+			require.GreaterOrEqual(t, stats(t, shapers[1]).Packets, uint64(200))
+			require.NoError(t, shapers[1].Close())
+			require.Less(t, took(ping(t, p, 50, 2*time.Millisecond)), 1.0)
+		})
+	}
 }
 
 func TestOneSideAloneAddsTheWholeRoundTrip(t *testing.T) {
@@ -218,6 +235,18 @@ func TestOnlyOneShaperANamespace(t *testing.T) {
 	s, err = tc.NewShaper(t.Context(), o)
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
+}
+
+// This kernel may lack what it wants; then it says which part, and nothing else.
+func TestProbeGivesOneOfThreeAnswers(t *testing.T) {
+	probed := tc.Probe(t.Context())
+	if probed.Netem != nil {
+		require.ErrorIs(t, probed.Netem, errors.ErrUnsupported)
+		require.ErrorContains(t, probed.Netem, "netem: no such file or directory")
+		_, err := tc.NewShaper(t.Context(), tc.Options{Method: tc.Netem})
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+	}
+	testbedtest.Require(t, "netns", probed.NFQueue)
 }
 
 func TestNewShaperNamesWhatIsWrong(t *testing.T) {

@@ -31,11 +31,9 @@ func newLine(peer netip.Addr, seed uint64) *line {
 	return &line{rng: rand.New(rand.NewPCG(seed, h.Sum64()))}
 }
 
-// set takes over the properties of the link; share is the part of its
-// round-trip time that this direction adds.
-func (l *line) set(link Link, share float64) {
-	l.delay = time.Duration(share * float64(link.RTT))
-	l.jitter, l.loss, l.bits = link.Jitter, link.Loss, link.RateBits
+// set takes over the properties of the link; delay is what this direction adds.
+func (l *line) set(link Link, delay time.Duration) {
+	l.delay, l.jitter, l.loss, l.bits = delay, link.Jitter, link.Loss, link.RateBits
 }
 
 // fate is what becomes of a packet.

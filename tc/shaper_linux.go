@@ -21,7 +21,8 @@ func NewShaper(ctx context.Context, o Options) (Shaper, error) {
 	var s Shaper
 	err := InNamespace(o.NS, func() (err error) {
 		if o.Method == Netem {
-			return errors.ErrUnsupported
+			s = newKernelShaper(o)
+			return inScratch(probeNetem)
 		}
 		s, err = newDelayer(o)
 		return err
@@ -56,7 +57,7 @@ func (o Options) check() error {
 // Probe tries, in scratch network namespaces, which methods work here. It
 // loads no kernel module and leaves nothing behind.
 func Probe(ctx context.Context) Probed {
-	return Probed{Netem: errors.ErrUnsupported, NFQueue: inScratch(probeQueue)}
+	return Probed{Netem: inScratch(probeNetem), NFQueue: inScratch(probeQueue)}
 }
 
 func probeQueue() error {
@@ -79,7 +80,7 @@ func Clear(_ context.Context, ns string) error {
 		if err != nil {
 			return err
 		}
-		return deleteTable(conn)
+		return errors.Join(deleteTable(conn), clearRoots())
 	})
 	if err != nil {
 		return fmt.Errorf("clear: %w", err)

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"time"
@@ -46,6 +47,35 @@ type Options struct {
 	PacketRate float64
 
 	Seed uint64 // of loss and jitter
+}
+
+// delay is what one direction adds.
+func (o Options) delay(l Link) time.Duration {
+	if o.Alone {
+		return l.RTT
+	}
+	return l.RTT / 2
+}
+
+// queueReserve is for how long packets may pile up because the thread does not run.
+const queueReserve = 200 * time.Millisecond
+
+// queueLength is the room for all packets on their way at the packet rate, and
+// half as many again.
+func (o Options) queueLength(links map[netip.Addr]Link) uint32 {
+	var longest time.Duration
+	for _, l := range links {
+		held := o.delay(l) + l.Jitter
+		if l.RateBits > 0 {
+			held += lineBuffer
+		}
+		longest = max(longest, held)
+	}
+	rate := o.PacketRate
+	if rate == 0 {
+		rate = DefaultPacketRate
+	}
+	return uint32(math.Ceil(1.5 * rate * (longest + queueReserve).Seconds()))
 }
 
 // DefaultPacketRate is the packet rate the queues are sized for, per namespace.
