@@ -16,7 +16,7 @@ func NewShaper(ctx context.Context, o Options) (Shaper, error) {
 		return nil, err
 	}
 	if o.Method == "" || o.Method == Auto {
-		o.Method = choose(Probe(ctx))
+		o.Method = Probe(ctx).Best()
 	}
 	var s Shaper
 	err := InNamespace(o.NS, func() (err error) {
@@ -31,14 +31,6 @@ func NewShaper(ctx context.Context, o Options) (Shaper, error) {
 		return nil, fmt.Errorf("shape by %s: %w", o.Method, err)
 	}
 	return s, nil
-}
-
-// choose takes the kernel's own method, if it has it.
-func choose(p Probed) Method {
-	if p.Netem == nil {
-		return Netem
-	}
-	return NFQueue
 }
 
 func (o Options) check() error {

@@ -115,6 +115,14 @@ type Probed struct {
 	Netem, NFQueue Support
 }
 
+// Best is the kernel's own method, where it has it.
+func (p Probed) Best() Method {
+	if p.Netem == nil {
+		return Netem
+	}
+	return NFQueue
+}
+
 // CheckLinks names all faults of links at once.
 func CheckLinks(links map[netip.Addr]Link) error {
 	var faults []error

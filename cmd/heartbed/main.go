@@ -92,7 +92,7 @@ scenario was missed, 130 interrupted (results so far are kept).`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
 	root.AddCommand(runCommand(), reproduceCommand(), reportCommand(), compareCommand(), importCommand(),
-		allocateCommand(), scaleCommand(), scenariosCommand(), policiesCommand(), doctorCommand(), downCommand(), versionCommand())
+		allocateCommand(), scaleCommand(), scenariosCommand(), policiesCommand(), doctorCommand(), shapeCommand(), downCommand(), versionCommand())
 	return root
 }
 

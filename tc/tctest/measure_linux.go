@@ -16,6 +16,7 @@ import (
 type Arrival struct {
 	Seq  int           // of sending, from 0
 	Took time.Duration // since it was sent
+	At   time.Duration // since the first was sent
 }
 
 // Ping sends n echo requests from the first namespace to the second, one every
@@ -125,7 +126,7 @@ func measure(n int, gap, wait time.Duration, in, offset int, send func([]byte) e
 			if k != offset+body || offset > 0 && b[ipHeader] != echoReply {
 				continue
 			}
-			a := Arrival{Seq: int(binary.BigEndian.Uint64(b[offset:]))}
+			a := Arrival{Seq: int(binary.BigEndian.Uint64(b[offset:])), At: now}
 			a.Took = now - time.Duration(binary.BigEndian.Uint64(b[offset+8:]))
 			arrivals = append(arrivals, a)
 		}
