@@ -155,12 +155,12 @@ func (r *run) received(ctx context.Context, s *slot, a answer, err error) (again
 	return false, true
 }
 
-// drain waits until every request has ended, for the client's timeout or
-// drainLimit at most.
+// drain waits until every request has ended: with a timeout all do soon after
+// it, without one for drainLimit at most.
 func (r *run) drain(ctx context.Context) {
-	limit := r.config.Load.Timeout.Std()
-	if limit == 0 {
-		limit = drainLimit
+	limit := drainLimit
+	if timeout := r.config.Load.Timeout.Std(); timeout > 0 {
+		limit = timeout + time.Second
 	}
 	end := time.NewTimer(limit)
 	defer end.Stop()

@@ -58,6 +58,9 @@ func (r *responseReader) next() (answer, error) {
 			return answer{}, err
 		}
 		if h.status < 200 && h.status != 101 { // an interim response: the final one follows
+			if r.read > maxHead {
+				return answer{}, fmt.Errorf("%w: found no final response in %d bytes", errAnswer, r.read)
+			}
 			continue
 		}
 		if err := r.body(&h); err != nil {
@@ -103,11 +106,12 @@ func (r *responseReader) head() (head, error) {
 // line reads a line without its end. Of one that is longer than the buffer
 // only the beginning is returned; no header that matters here is that long.
 func (r *responseReader) line() ([]byte, error) {
+	start := r.read
 	line, err := r.in.ReadSlice('\n')
 	r.read += int64(len(line))
 	if errors.Is(err, bufio.ErrBufferFull) {
 		line = bytes.Clone(line)
-		for errors.Is(err, bufio.ErrBufferFull) && r.read <= maxHead {
+		for errors.Is(err, bufio.ErrBufferFull) && r.read-start <= maxHead {
 			var rest []byte
 			rest, err = r.in.ReadSlice('\n')
 			r.read += int64(len(rest))

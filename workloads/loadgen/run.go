@@ -186,7 +186,10 @@ func (r *run) result() Result {
 	r.over = true
 	now := r.now()
 	for s := range r.slots {
-		if s.busy {
+		switch {
+		case s.busy && r.expired(s.request.due, now):
+			r.recorder.end(s.request, now, fateTimedOut, nil)
+		case s.busy:
 			r.recorder.cutOff(s.request, now)
 		}
 		s.conn.close()

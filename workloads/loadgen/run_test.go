@@ -29,14 +29,14 @@ func server(t *testing.T, s loadgentest.Stall) *loadgentest.Server {
 
 func open(url string, rps float64, connections int) Config {
 	return Config{
-		Target: url, RPS: rps, Duration: time.Second, Seed: 1,
+		Target: url, RPS: rps, Duration: 500 * time.Millisecond, Seed: 1,
 		Load: workloads.Load{Schedule: "open", Arrivals: "even", Connections: connections},
 	}
 }
 
 func wrk2(url string, rps float64, threads, connections int) Config {
 	return Config{
-		Target: url, RPS: rps, Duration: time.Second, Seed: 1,
+		Target: url, RPS: rps, Duration: 500 * time.Millisecond, Seed: 1,
 		Load: workloads.Load{Schedule: "wrk2", Threads: threads, Connections: connections},
 	}
 }
@@ -60,15 +60,15 @@ func TestOpenSchedule(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c.Drop = 200 * time.Millisecond
+			c.Drop = 100 * time.Millisecond
 			r, err := Run(t.Context(), c)
 			require.NoError(t, err)
 			balanced(t, r)
-			// Due times are 5 ms, 10 ms, ...; those in [200 ms, 1 s) count.
-			require.Equal(t, int64(160), r.Offered)
-			require.Equal(t, int64(160), r.Answered)
-			require.Equal(t, int64(199), r.Requests)
-			require.Equal(t, 800*time.Millisecond, r.Measured)
+			// Due times are 5 ms, 10 ms, ...; those in [100 ms, 500 ms) count.
+			require.Equal(t, int64(80), r.Offered)
+			require.Equal(t, int64(80), r.Answered)
+			require.Equal(t, int64(99), r.Requests)
+			require.Equal(t, 400*time.Millisecond, r.Measured)
 			require.InDelta(t, 200, r.AchievedRPS, 1e-9)
 			require.GreaterOrEqual(t, r.LatencyMeanUs, 10_000.0)
 			require.Less(t, r.Latency.ValueAtQuantile(50), int64(20_000))
@@ -84,15 +84,16 @@ func TestOpenScheduleWaitsForAConnection(t *testing.T) {
 	t.Parallel()
 	srv := server(t, loadgentest.Stall{Service: 50 * time.Millisecond})
 	c := open(srv.URL, 100, 1)
-	c.Duration = 500 * time.Millisecond
+	c.Duration = 200 * time.Millisecond
 	r, err := Run(t.Context(), c)
 	require.NoError(t, err)
 	balanced(t, r)
-	require.Equal(t, int64(49), r.Answered, "the run waits for all answers")
+	require.Equal(t, int64(19), r.Answered, "the run waits for all answers")
 	require.Equal(t, 1, r.Connections)
-	require.Greater(t, r.Latency.Max(), int64(49*50_000-490_000), "the last waits for 48 others")
+	require.Greater(t, r.Latency.Max(), int64(19*50_000-190_000), "the last waits for 18 others")
 	require.LessOrEqual(t, r.Lateness.TotalCount(), int64(2), "waiting is no lateness of the generator")
-	require.InDelta(t, 50_000, r.ResponseMeanUs, 5_000, "from leaving to answer")
+	require.GreaterOrEqual(t, r.ResponseMeanUs, 50_000.0)
+	require.Less(t, r.ResponseMeanUs, r.LatencyMeanUs/2, "it counts from leaving")
 }
 
 func TestWrk2Schedule(t *testing.T) {
@@ -102,8 +103,8 @@ func TestWrk2Schedule(t *testing.T) {
 	require.NoError(t, err)
 	balanced(t, r)
 	require.Equal(t, 8, r.Connections)
-	require.Equal(t, int64(200), r.Offered)
-	require.GreaterOrEqual(t, r.Answered, int64(192), "all but what is outstanding at the end")
+	require.Equal(t, int64(104), r.Offered, "each at 0, 40, ... 480 ms")
+	require.GreaterOrEqual(t, r.Answered, int64(88), "all but what is outstanding at the end")
 	require.LessOrEqual(t, r.CutOff, int64(8))
 	require.GreaterOrEqual(t, r.LatencyMeanUs, 5_000.0)
 	require.Positive(t, r.Lateness.TotalCount())
@@ -113,14 +114,15 @@ func TestWrk2Schedule(t *testing.T) {
 // meanwhile has not left when the run ends.
 func TestWrk2CountsWhatItCouldNotSend(t *testing.T) {
 	t.Parallel()
-	srv := server(t, loadgentest.Stall{Service: 250 * time.Millisecond})
+	srv := server(t, loadgentest.Stall{Service: 150 * time.Millisecond})
 	r, err := Run(t.Context(), wrk2(srv.URL, 100, 1, 2))
 	require.NoError(t, err)
 	balanced(t, r)
-	require.Equal(t, int64(100), r.Offered)
-	require.InDelta(t, 7, r.Answered, 1)
+	require.Equal(t, int64(50), r.Offered)
+	require.LessOrEqual(t, r.Answered, int64(6))
+	require.GreaterOrEqual(t, r.Answered, int64(2))
 	require.LessOrEqual(t, r.CutOff, int64(2))
-	require.GreaterOrEqual(t, r.Unsent, int64(90))
+	require.GreaterOrEqual(t, r.Unsent, int64(40))
 }
 
 func TestClosedLoop(t *testing.T) {
@@ -145,7 +147,6 @@ func TestTimeoutCountsFromTheDueTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.Load.Timeout = workloads.Duration(100 * time.Millisecond)
-			c.Duration = 500 * time.Millisecond
 			start := time.Now()
 			r, err := Run(t.Context(), c)
 			require.NoError(t, err)
@@ -191,7 +192,7 @@ func TestFailures(t *testing.T) {
 				r, err := Run(t.Context(), c)
 				require.NoError(t, err)
 				balanced(t, r)
-				require.GreaterOrEqual(t, r.Answered+r.Failed, int64(95))
+				require.GreaterOrEqual(t, r.Answered+r.Failed, int64(45))
 				check(t, r)
 			})
 		}
@@ -205,14 +206,14 @@ func TestIdleConnectionsThatTheServerCloses(t *testing.T) {
 	srv.Config.IdleTimeout = 20 * time.Millisecond
 	srv.Start()
 	t.Cleanup(srv.Close)
-	for _, c := range []Config{open(srv.URL, 10, 0), wrk2(srv.URL, 10, 1, 1)} {
+	for _, c := range []Config{open(srv.URL, 20, 0), wrk2(srv.URL, 20, 1, 1)} {
 		t.Run(c.Load.Schedule, func(t *testing.T) {
 			t.Parallel()
 			r, err := Run(t.Context(), c)
 			require.NoError(t, err)
 			balanced(t, r)
 			require.Zero(t, r.Failed, r.Faults)
-			require.GreaterOrEqual(t, r.Answered, int64(9))
+			require.GreaterOrEqual(t, r.Answered, int64(6))
 		})
 	}
 }
@@ -230,12 +231,12 @@ func TestTargetThatGoesAway(t *testing.T) {
 			t.Parallel()
 			srv, err := loadgentest.Start(loadgentest.Stall{})
 			require.NoError(t, err)
-			time.AfterFunc(500*time.Millisecond, func() { srv.Close() })
+			time.AfterFunc(250*time.Millisecond, func() { srv.Close() })
 			r, err := Run(t.Context(), schedule(srv.URL))
 			require.NoError(t, err)
 			balanced(t, r)
-			require.InDelta(t, 50, r.Answered, 10)
-			require.GreaterOrEqual(t, r.Errors.Connect, int64(30))
+			require.InDelta(t, 25, r.Answered, 10)
+			require.GreaterOrEqual(t, r.Errors.Connect, int64(10))
 			require.Contains(t, r.Faults[0], "refused")
 		})
 	}
@@ -276,17 +277,21 @@ func TestProgress(t *testing.T) {
 	t.Parallel()
 	srv := server(t, loadgentest.Stall{Service: time.Millisecond})
 	c := open(srv.URL, 200, 0)
-	c.ProgressEvery = 100 * time.Millisecond
+	c.ProgressEvery = 50 * time.Millisecond
 	var reports []Progress
 	c.OnProgress = func(p Progress) { reports = append(reports, p) }
 	_, err := Run(t.Context(), c)
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(reports), 8)
+	require.GreaterOrEqual(t, len(reports), 5)
 	last := reports[len(reports)-1]
-	require.InDelta(t, 200, last.RPS, 60)
+	mean := 0.0
+	for _, p := range reports {
+		mean += p.RPS / float64(len(reports))
+	}
+	require.InDelta(t, 200, mean, 30)
 	require.Positive(t, last.P99)
 	require.Greater(t, last.Sent, reports[0].Sent)
-	require.Equal(t, time.Second, last.Duration)
+	require.Equal(t, c.Duration, last.Duration)
 }
 
 // The draws of request i are the same in two runs, and no two requests share them.
