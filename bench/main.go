@@ -35,6 +35,7 @@ var sections = []section{
 	{"lemon", "minimum cost flow: heart/flow against LEMON's network simplex", runLemon},
 	{"step", "scheduling time: a step of HEART and LATA", runStep},
 	{"simulator", "events of the simulator", runSimulator},
+	{"delay", "packet delay between two namespaces: error and drops", runDelay},
 	{"xds", "routing tables over xDS: time to the last ack, CPU a request and hop", runXDS},
 }
 
