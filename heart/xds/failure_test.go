@@ -142,6 +142,32 @@ func (s *Server) sentTo() map[string]bool {
 	return names
 }
 
+// The share of a callee that is gone goes to the rest of its group, that of a
+// whole group to the other groups.
+func TestCalleesDie(t *testing.T) {
+	o, backends := pair(t, "e1", "e2", "e3")
+	s, at := startServer(t, o, "127.0.0.1:0")
+	require.NoError(t, s.Route(t.Context(), table(heart.Weighted, split{"a", 1, []string{"e1", "e2"}}, one("e3", 1))))
+	conn := dial(t, at, "d1", "e")
+	settle(t, conn, "e1", "e2", "e3")
+	stop := func(name string) {
+		backends[name].server.Stop()
+		// The request that meets the closing connection may fail.
+		require.Eventually(t, func() bool {
+			for range 20 {
+				if answered, err := call(t.Context(), conn, ""); err != nil || answered == name {
+					return false
+				}
+			}
+			return true
+		}, 10*time.Second, time.Millisecond)
+	}
+	stop("e1")
+	requireShares(t, map[string]float64{"e2": .5, "e3": .5}, picks(t, conn, 400))
+	stop("e2")
+	require.Equal(t, map[string]int{"e3": 100}, picks(t, conn, 100))
+}
+
 // More requests may be outstanding than the 1,024 of gRPC's default.
 func TestManyOutstandingRequests(t *testing.T) {
 	o, backends := pair(t, "e1")
