@@ -56,6 +56,7 @@ var testArrows = map[string][]string{
 	"analysis":          {"testbed/sim", "heart", "heart/policy", "workloads"},
 	"cmd/heartbed":      {"tc/tctest", "testbed/testbedtest"},
 	"workloads/loadgen": {"workloads/loadgen/loadgentest"},
+	"cmd/workload":      {"analysis"},
 }
 
 const module = "heartbed"

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/spf13/cobra"
 
 	"heartbed/workloads"
@@ -32,6 +33,10 @@ const (
 	// 8 ms from one to the next, and the highest hundredth begins at 922 ms.
 	stallOneP99    = 922 * time.Millisecond
 	stallTolerance = 0.02
+
+	// A machine that lets a ready thread wait longer than this (P99) is too
+	// busy for the test to say anything about the generator.
+	busyAfter = 5 * time.Millisecond
 
 	lateRate  = 2000
 	lateLimit = 10 * time.Millisecond // beyond it a trial is INVALID
@@ -119,6 +124,8 @@ func selftest(ctx context.Context, out io.Writer, length time.Duration) error {
 	fmt.Fprintf(out, "Stall test: %v of service, no answer for %v every %v, %d requests a second for %v, all cases at once.\n",
 		stallService, stallLength, stallEvery, stallRate, length)
 	cases := stallCases()
+	stop := hiccups(ctx)
+	defer stop()
 	if err := runStalls(ctx, cases, length); err != nil {
 		return err
 	}
@@ -130,8 +137,13 @@ func selftest(ctx context.Context, out io.Writer, length time.Duration) error {
 	if err != nil {
 		return err
 	}
+	hiccup := stop()
+	fmt.Fprintf(out, "A thread of this machine waited for a CPU: P99 %.1f ms.\n", float64(hiccup)/1e6)
 	if failed += late; failed > 0 {
 		fmt.Fprintln(out, "FAIL")
+		if hiccup > busyAfter {
+			return fmt.Errorf("%w: %d of its checks, but the machine is too busy to tell: repeat when it is idle", errSelftest, failed)
+		}
 		return fmt.Errorf("%w: %d of its checks", errSelftest, failed)
 	}
 	fmt.Fprintln(out, "PASS")
@@ -147,6 +159,29 @@ func runStalls(ctx context.Context, cases []stallCase, length time.Duration) err
 	wait.Wait()
 	return errors.Join(errs...)
 }
+
+// hiccups measures how late a sleeping thread is woken, until the returned
+// function is called, which gives the P99.
+func hiccups(ctx context.Context) (stop func() time.Duration) {
+	ctx, cancel := context.WithCancel(ctx)
+	late := hdrhistogram.New(1, time.Hour.Microseconds(), 3)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			start := time.Now()
+			time.Sleep(hiccupSleep)
+			_ = late.RecordValue((time.Since(start) - hiccupSleep).Microseconds()) // an hour and more is late enough
+		}
+	}()
+	return func() time.Duration {
+		cancel()
+		<-done
+		return time.Duration(late.ValueAtQuantile(99)) * time.Microsecond
+	}
+}
+
+const hiccupSleep = 5 * time.Millisecond
 
 // printStalls prints a line a case and gives the number that did not pass.
 func printStalls(out io.Writer, cases []stallCase) (failed int) {
