@@ -52,6 +52,7 @@ func TestFaultyTableKeepsTheOldOne(t *testing.T) {
 // A client that refuses a table keeps the one it had, is not sent it again,
 // and takes the next.
 func TestRefusedTable(t *testing.T) {
+	t.Parallel()
 	o, _ := pair(t, "e1", "e2")
 	s, at := startServer(t, o, "127.0.0.1:0")
 	require.NoError(t, s.Route(t.Context(), table(heart.Weighted, one("e1", 1))))
@@ -110,6 +111,7 @@ func (s *Server) sent() map[int64]map[string]string {
 // Callers go on with their table when the server dies, also when it comes back
 // without one; and take the table of its successor.
 func TestServerDies(t *testing.T) {
+	t.Parallel()
 	o, _ := pair(t, "e1", "e2")
 	s, at := startServer(t, o, "127.0.0.1:0")
 	require.NoError(t, s.Route(t.Context(), table(heart.Weighted, one("e1", 1))))
@@ -145,6 +147,7 @@ func (s *Server) sentTo() map[string]bool {
 // The share of a callee that is gone goes to the rest of its group, that of a
 // whole group to the other groups.
 func TestCalleesDie(t *testing.T) {
+	t.Parallel()
 	o, backends := pair(t, "e1", "e2", "e3")
 	s, at := startServer(t, o, "127.0.0.1:0")
 	require.NoError(t, s.Route(t.Context(), table(heart.Weighted, split{"a", 1, []string{"e1", "e2"}}, one("e3", 1))))

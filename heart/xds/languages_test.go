@@ -17,6 +17,7 @@ const python = "/usr/bin/python3"
 
 // A client that shares no code with the server follows the tables too.
 func TestPythonFollowsTheWeights(t *testing.T) {
+	t.Parallel()
 	if out, err := exec.CommandContext(t.Context(), python, "-c", "import grpc").CombinedOutput(); err != nil {
 		t.Skipf("needs Debian's python3-grpcio: %v %s", err, out)
 	}

@@ -14,6 +14,7 @@ import (
 )
 
 func TestCallersFollowTheWeights(t *testing.T) {
+	t.Parallel()
 	o, _ := pair(t, "e1", "e2", "e3")
 	s, at := startServer(t, o, "127.0.0.1:0")
 	first, second := dial(t, at, "d1", "e"), dial(t, at, "d2", "e")
@@ -80,6 +81,7 @@ func TestLeastRequestPrefersTheIdleReplica(t *testing.T) {
 // Every connection of a process keeps the replica it drew; the draws follow
 // the shares.
 func TestPerConnectionPins(t *testing.T) {
+	t.Parallel()
 	o, _ := pair(t, "e1", "e2", "e3")
 	s, at := startServer(t, o, "127.0.0.1:0")
 	require.NoError(t, s.Route(t.Context(), table(heart.PerConnection, split{"a", 1, []string{"e1", "e2"}}, one("e3", 3))))
@@ -143,6 +145,7 @@ func TestNewTablesTakeEffectWithoutAnError(t *testing.T) {
 
 // A caller that asks before there is a table waits for the first.
 func TestCallWaitsForTheFirstTable(t *testing.T) {
+	t.Parallel()
 	o, _ := pair(t, "e1")
 	s, at := startServer(t, o, "127.0.0.1:0")
 	conn := dial(t, at, "d1", "e")
@@ -192,6 +195,7 @@ func TestReplicasMayMove(t *testing.T) {
 
 // A caller that is gone is told nothing more, nor waited for.
 func TestCallersMayGo(t *testing.T) {
+	t.Parallel()
 	o, _ := pair(t, "e1")
 	s, at := startServer(t, o, "127.0.0.1:0")
 	require.NoError(t, s.Route(t.Context(), table(heart.Weighted, one("e1", 1))))
