@@ -34,6 +34,7 @@ type session struct {
 	xdsErr         error
 	scraper        *scraper
 	setup          []testbed.SetupCheck
+	notes          []string // warnings of the set-up
 
 	ran    bool
 	closed bool

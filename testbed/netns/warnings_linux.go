@@ -11,7 +11,7 @@ import (
 // warnings says what a reader of the result must know of the testbed.
 func (s *session) warnings(before, after counters) []string {
 	p := s.layout.plan
-	var ws []string
+	ws := slices.Clone(s.notes)
 	add := func(format string, args ...any) { ws = append(ws, fmt.Sprintf(format, args...)) }
 	cores := 0.0
 	for _, n := range p.Nodes {

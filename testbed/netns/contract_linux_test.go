@@ -1,0 +1,9 @@
+package netns
+
+import (
+	"testing"
+
+	"heartbed/testbed/testbedtest"
+)
+
+func TestContract(t *testing.T) { testbedtest.Run(t, liveBackend(t)) }

@@ -1,0 +1,79 @@
+package netns
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"heartbed/testbed"
+	"heartbed/testbed/testbedtest"
+	"heartbed/workloads"
+)
+
+func TestLayoutDealsAddresses(t *testing.T) {
+	l, err := newLayout(testbedtest.Plan())
+	require.NoError(t, err)
+	used := map[netip.Addr]bool{controlAddr: true, clientAddr: true}
+	for _, n := range l.nodes {
+		for _, a := range append(n.addrs, n.addr) {
+			require.False(t, used[a], "%v is given twice", a)
+			used[a] = true
+		}
+	}
+	require.Len(t, used, 2+2+5, "two nodes, four replicas and the gateway")
+	require.Equal(t, "gateway", l.entries()[0].Name)
+
+	direct := testbedtest.Plan()
+	direct.Entry.Gateway = ""
+	l, err = newLayout(direct)
+	require.NoError(t, err)
+	require.Len(t, l.entries(), 2, "clients connect to the replicas of the entry component")
+}
+
+// Delays are round trips: the sidecars at both ends in both directions come on
+// top, also between replicas of one node.
+func TestRoundTrips(t *testing.T) {
+	p := testbedtest.Plan()
+	p.Network = testbed.Network{Sidecar: workloads.Duration(time.Millisecond), SidecarScaled: true, Jitter: workloads.Duration(time.Second)}
+	p.Nodes[1].Slowness = 3
+	p.Entry.ClientRTT = workloads.Duration(4 * time.Millisecond)
+	l, err := newLayout(p)
+	require.NoError(t, err)
+	require.Equal(t, 18*time.Millisecond, l.roundTrip(0, 1))
+	require.Equal(t, l.roundTrip(0, 1), l.roundTrip(1, 0))
+	require.Equal(t, 12*time.Millisecond, l.roundTrip(1, 1))
+	require.Equal(t, 6*time.Millisecond, l.clientRoundTrip(0))
+	require.True(t, l.shapesItself())
+
+	links := l.linksOf(0)
+	require.Len(t, links, 1+4+3, "the load generator, itself with three replicas, the other with two")
+	require.Equal(t, 18*time.Millisecond, links[l.nodes[1].addrs[1]].RTT)
+	require.Equal(t, 9*time.Millisecond, links[l.nodes[1].addr].Jitter, "no more than the delay of one way")
+	require.NotContains(t, links, controlAddr, "the controller is not part of what is measured")
+	require.Equal(t, 10*time.Millisecond, l.clientLinks()[l.nodes[1].addr].RTT)
+
+	plain, err := newLayout(testbedtest.Plan())
+	require.NoError(t, err)
+	require.False(t, plain.shapesItself())
+	require.Len(t, plain.linksOf(0), 3, "links without delay are left alone")
+}
+
+func TestLayoutRefuses(t *testing.T) {
+	p := testbedtest.Plan()
+	p.Antagonists = []testbed.Antagonist{{Nodes: []string{"n1"}, StealCores: 1}}
+	p.Load.Schedule = "closed"
+	_, err := newLayout(p)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, `found "closed"`, "all faults at once")
+
+	crowded := testbedtest.Plan()
+	for range maxReplicas {
+		crowded.Replicas = append(crowded.Replicas, crowded.Replicas[0])
+		crowded.Replicas[len(crowded.Replicas)-1].Name += string(rune('A' + len(crowded.Replicas)))
+	}
+	_, err = newLayout(crowded)
+	require.ErrorContains(t, err, "node n1: found more than 250 replicas")
+}

@@ -1,0 +1,113 @@
+package netns
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"heartbed/heart"
+	"heartbed/testbed"
+	"heartbed/testbed/testbedtest"
+	"heartbed/workloads"
+)
+
+func TestParse(t *testing.T) {
+	got, err := parse(strings.NewReader(`# TYPE heartbed_cpu_seconds_total counter
+heartbed_cpu_seconds_total{component="b",node="n1",replica="b1"} 1.5
+# TYPE heartbed_requests_total counter
+heartbed_requests_total{caller_replica="a1",code="OK",component="b",node="n1",replica="b1"} 10
+heartbed_requests_total{caller_replica="a1",code="Unavailable",component="b",node="n1",replica="b1"} 2
+heartbed_requests_total{caller_replica="a2",code="OK",component="b",node="n1",replica="b1"} 5
+`))
+	require.NoError(t, err)
+	require.Equal(t, reading{
+		cpuSeconds: 1.5, answered: map[string]float64{"a1": 10, "a2": 5}, requests: map[string]float64{"a1": 12, "a2": 5},
+	}, got)
+	for name, text := range map[string]string{
+		"no CPU":      "heartbed_requests_total{code=\"OK\"} 1\n",
+		"empty":       "",
+		"no metrics":  "<html>\n",
+		"another CPU": "process_cpu_seconds_total 3\n",
+	} {
+		_, err := parse(strings.NewReader(text))
+		require.Error(t, err, name)
+	}
+}
+
+func TestJudgePairsNamesWhatIsOff(t *testing.T) {
+	s := &session{}
+	err := s.judgePairs([]pair{
+		{from: "n1", to: "n2", spec: 10 * time.Millisecond, measured: 10400 * time.Microsecond},
+		{from: "n1", to: "n3", spec: 50 * time.Millisecond, measured: 100 * time.Millisecond},
+		{from: "n2", to: "n3", spec: 50 * time.Millisecond, measured: time.Millisecond},
+	})
+	require.ErrorContains(t, err, "round trip n1 to n3: measured 100.00 ms, expected 50.00 ms")
+	require.ErrorContains(t, err, "round trip n2 to n3: measured 1.00 ms")
+	require.NotContains(t, err.Error(), "n1 to n2")
+	require.Len(t, s.setup, 3)
+}
+
+// liveBackend is a backend whose program is built once for a test.
+func liveBackend(t *testing.T) Backend {
+	t.Helper()
+	b := Backend{Options{Journals: t.TempDir(), Workload: filepath.Join(t.TempDir(), "workload")}}
+	testbedtest.Require(t, "netns", b.Check(t.Context()))
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", b.Options.Workload, workloadPackage).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return b
+}
+
+func begin(t *testing.T, b Backend, p testbed.Plan, table heart.RoutingTable) *session {
+	t.Helper()
+	started, err := b.Start(t.Context(), p)
+	require.NoError(t, err)
+	s := started.(*session)
+	t.Cleanup(func() {
+		require.NoError(t, s.Close())
+		require.NoError(t, s.Close(), "closing again does nothing")
+		requireNothingLeft(t, s.run)
+	})
+	require.NoError(t, s.Route(t.Context(), table))
+	return s
+}
+
+// A replica that dies in the run leaves no result, and the error says who and
+// how. What it leaves on the host is undone.
+func TestCrashInTheRunIsNoResult(t *testing.T) {
+	s := begin(t, liveBackend(t), testbedtest.Plan(), testbedtest.Table(1, 1))
+	_, err := s.Run(t.Context(), func(context.Context) error {
+		return s.processes[3].cmd.Process.Kill()
+	})
+	require.ErrorContains(t, err, "process b1 ended: signal: killed")
+}
+
+// Everything a plan can ask for at once: no gateway, so that connections go to
+// replicas at random; sidecars, also within a node; a quota; jitter.
+func TestPlanWithEverything(t *testing.T) {
+	p := testbedtest.Plan()
+	p.Entry = testbed.Entry{ClientRTT: workloads.Duration(2 * time.Millisecond)}
+	p.Network = testbed.Network{Sidecar: workloads.Duration(500 * time.Microsecond), Jitter: workloads.Duration(100 * time.Microsecond), Connections: 2}
+	p.App.Server.LimitCores = 0.5
+	p.Load = workloads.Load{Schedule: "wrk2", Threads: 1, Connections: 8}
+	p.RPS = 40
+	table := testbedtest.Table(1, 1)
+	table.Groups, table.Routes = table.Groups[1:], table.Routes[1:]
+	s := begin(t, liveBackend(t), p, table)
+	m, err := s.Run(t.Context(), func(context.Context) error { return nil })
+	require.NoError(t, err)
+	require.Greater(t, m.Answered, m.Offered*9/10)
+	require.Greater(t, m.LatencyMeanUs, 1000.0*(1.5+2+1+2), "CPU, client and its sidecars, a call's sidecars")
+	require.Contains(t, m.Throttled, "b1")
+	spec := map[string]float64{}
+	for _, c := range m.Setup {
+		spec[c.What] = c.Spec
+	}
+	require.Equal(t, 12.0, spec["round trip n1 to n2"])
+	require.Equal(t, 2.0, spec["round trip n1 to n1"])
+	require.Equal(t, 3.0, spec["round trip load generator to n2"])
+}
