@@ -57,7 +57,9 @@ type running struct {
 
 // start serves a replica until the test ends; the test may end it before.
 func start(t *testing.T, cfg Config, dial ...grpc.DialOption) *running {
-	cfg.Replica = cfg.Component + "1"
+	if cfg.Replica == "" {
+		cfg.Replica = cfg.Component + "1"
+	}
 	cfg.Listen, cfg.Metrics = "127.0.0.1:0", "127.0.0.1:0"
 	s, err := New(cfg, dial...)
 	require.NoError(t, err)
@@ -168,17 +170,9 @@ func TestDurationIsANativeHistogram(t *testing.T) {
 // burn what the draws of its place in the tree say.
 func TestDrawsAgreeWithTheSimulator(t *testing.T) {
 	seen := make(chan string, 1)
-	server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
-		md, _ := metadata.FromIncomingContext(stream.Context())
-		seen <- md.Get(CallerKey)[0] + " " + md.Get(DrawKey)[0]
-		return stream.SendMsg(&wrapperspb.BytesValue{})
-	}))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	go server.Serve(l)
-	t.Cleanup(server.Stop)
-
-	a := start(t, Config{Component: "a", App: chain(burns(1)), Targets: map[string]string{"b": "passthrough:///" + l.Addr().String()}})
+	a := start(t, Config{Component: "a", App: chain(burns(1)), Targets: map[string]string{
+		"b": answering(t, func(md metadata.MD) error { seen <- md.Get(CallerKey)[0] + " " + md.Get(DrawKey)[0]; return nil }),
+	}})
 	ctx := metadata.AppendToOutgoingContext(t.Context(), DrawKey, "17")
 	require.NoError(t, call(ctx, dialTo(t, a)))
 	// b is component 2 of the tree, after the gateway and a; the call is a's step 1
