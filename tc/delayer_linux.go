@@ -60,7 +60,6 @@ func newDelayer(o Options) (*delayer, error) {
 	d := &delayer{o: o, start: time.Now(), queue: q, rules: r, wake: wake,
 		lines: map[netip.Addr]*line{}, done: make(chan struct{})}
 	d.polled = [2]unix.PollFd{{Fd: int32(q.fd), Events: unix.POLLIN}, {Fd: int32(wake), Events: unix.POLLIN}}
-	reserveProcessors(+1)
 	go d.run()
 	return d, nil
 }
@@ -143,17 +142,15 @@ func (d *delayer) close() error {
 		return errors.Join(err, e)
 	}
 	<-d.done
-	reserveProcessors(-1)
 	d.mu.Lock() // Stats may be reading
 	defer d.mu.Unlock()
 	return errors.Join(err, d.err, d.rules.close(), d.queue.close(), unix.Close(d.wake))
 }
 
-// run is the thread. It never gives its priority back, so the thread ends with it.
+// run is the thread.
 func (d *delayer) run() {
 	defer close(d.done)
 	runtime.LockOSThread()
-	raisePriority()
 	buffer := make([]byte, readBytes)
 	for {
 		end, err := d.step(buffer)
@@ -249,26 +246,4 @@ func (d *delayer) wait() error {
 		return fmt.Errorf("wait for packets: %w", err)
 	}
 	return nil
-}
-
-// raisePriority lets this thread run as soon as it has something to do, even
-// when the processes under test use all the CPUs. Where that is not allowed,
-// packets are late more often, and counted.
-func raisePriority() {
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	realTime := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Flags: unix.SCHED_FLAG_RESET_ON_FORK, Priority: 1}
-	if unix.SchedSetAttr(0, realTime, 0) != nil {
-		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
-	}
-}
-
-var reserving sync.Mutex
-
-// reserveProcessors adds to GOMAXPROCS. A thread that comes back from the
-// kernel goes on at once only if the runtime has a processor left for it, and
-// it takes those of waiting threads away late.
-func reserveProcessors(n int) {
-	reserving.Lock()
-	defer reserving.Unlock()
-	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + n)
 }

@@ -24,7 +24,7 @@ func NewShaper(ctx context.Context, o Options) (Shaper, error) {
 			s = newKernelShaper(o)
 			return inScratch(probeNetem)
 		}
-		s, err = newDelayer(o)
+		s, err = startProcess(o)
 		return err
 	})
 	if err != nil {
