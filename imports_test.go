@@ -41,7 +41,7 @@ var arrows = map[string][]string{
 	"analysis":                      {"experiments"},
 	"cmd/heartbed":                  {"heart", "heart/policy", "workloads", "testbed", "testbed/sim", "testbed/netns", "tc", "experiments", "analysis"},
 	"cmd/workload":                  {"workloads", "workloads/service", "workloads/probe", "workloads/loadgen", "workloads/loadgen/loadgentest"},
-	"bench":                         {"heart", "heart/flow", "heart/policy", "heart/xds", "tc", "tc/tctest", "testbed", "testbed/sim", "experiments"},
+	"bench":                         {"heart", "heart/flow", "heart/policy", "heart/xds", "tc", "tc/tctest", "workloads/loadgen/loadgentest", "testbed", "testbed/sim", "experiments"},
 }
 
 // testArrows are what the tests of a folder may import besides.
@@ -51,7 +51,7 @@ var testArrows = map[string][]string{
 	"testbed":           {"testbed/sim"},
 	"testbed/sim":       {"heart/policy", "testbed/testbedtest"},
 	"testbed/netns":     {"testbed/testbedtest"},
-	"workloads/service": {"heart", "heart/xds", "testbed/testbedtest"},
+	"workloads/service": {"heart", "heart/xds", "tc", "testbed/testbedtest"},
 	"experiments":       {"testbed/sim", "analysis"},
 	"analysis":          {"testbed/sim", "heart", "heart/policy", "workloads"},
 	"cmd/heartbed":      {"tc/tctest", "testbed/testbedtest"},

@@ -1,27 +1,11 @@
 package service
 
 import (
-	"fmt"
-	"os"
 	"testing"
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 )
-
-// quotaHelper is the environment variable that makes the test binary print
-// its CPU quota and end.
-const quotaHelper = "HEARTBED_PRINT_QUOTA"
-
-func printQuota() int {
-	quota, err := CPUQuota()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	fmt.Println(quota)
-	return 0
-}
 
 func TestProcs(t *testing.T) {
 	for _, c := range []struct {
