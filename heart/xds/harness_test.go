@@ -53,7 +53,7 @@ func child(raw string) error {
 	if err := json.Unmarshal([]byte(raw), &job); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	var seen []map[string]int
 	for range job.Connections {
@@ -249,7 +249,7 @@ func one(name string, weight uint32) split { return split{name, weight, []string
 // waitAcked waits for both callers of pair, or fails.
 func waitAcked(t *testing.T, s *Server) time.Duration {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	took, err := s.WaitAcked(ctx)
 	require.NoError(t, err)
@@ -261,7 +261,7 @@ func waitAcked(t *testing.T, s *Server) time.Duration {
 // and an accepted table says nothing about that. No call may fail meanwhile.
 func settle(t *testing.T, conn *grpc.ClientConn, replicas ...string) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	seen := map[string]bool{}
 	for row := 0; row < 20 || len(seen) < len(replicas); row++ {
 		require.True(t, time.Now().Before(deadline), "calls do not settle on %v", replicas)
