@@ -47,7 +47,7 @@ var arrows = map[string][]string{
 // testArrows are what the tests of a folder may import besides.
 var testArrows = map[string][]string{
 	"heart/policy":      {"heart/placement"},
-	"tc":                {"testbed/testbedtest"},
+	"tc":                {"testbed/testbedtest", "tc/tctest"},
 	"testbed":           {"testbed/sim"},
 	"testbed/sim":       {"heart/policy", "testbed/testbedtest"},
 	"testbed/netns":     {"testbed/testbedtest"},
