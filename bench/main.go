@@ -37,6 +37,7 @@ var sections = []section{
 	{"simulator", "events of the simulator", runSimulator},
 	{"delay", "packet delay between two namespaces: error and drops", runDelay},
 	{"xds", "routing tables over xDS: time to the last ack, CPU a request and hop", runXDS},
+	{"loadgen", "load generator: highest rate on one core beside vegeta, memory", runLoadgen},
 }
 
 func main() {
