@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -86,17 +88,19 @@ func (p Pair) socket(side, kind, protocol int) (fd int, err error) {
 	return fd, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20)
 }
 
-// measure sends on one thread and receives from socket in on another, both
-// before other processes in turn: what is measured is the network.
+// measure sends on one thread and receives from socket in on another. All
+// threads of this process go before those of others, so that what is measured
+// is the network, not the wait for a CPU.
 func measure(n int, gap, wait time.Duration, in, offset int, send func([]byte) error) ([]Arrival, error) {
 	timeout := unix.NsecToTimeval(int64(wait))
 	if err := unix.SetsockoptTimeval(in, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
 		return nil, err
 	}
-	// Two threads more than the runtime would run at once, see tc.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 2))
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 2)) // for the two threads
+	schedule(unix.SCHED_FIFO, 1)
+	defer schedule(unix.SCHED_NORMAL, 0)
 	start := time.Now()
-	sent := urgently(func() error {
+	sent := onThread(func() error {
 		for i := range n {
 			due := time.Duration(i) * gap
 			if d := due - time.Since(start); d > 0 {
@@ -111,7 +115,7 @@ func measure(n int, gap, wait time.Duration, in, offset int, send func([]byte) e
 		return nil
 	})
 	arrivals := make([]Arrival, 0, n)
-	received := urgently(func() error {
+	received := onThread(func() error {
 		b := make([]byte, 128)
 		for len(arrivals) < n {
 			k, err := unix.Read(in, b)
@@ -136,14 +140,25 @@ func measure(n int, gap, wait time.Duration, in, offset int, send func([]byte) e
 	return arrivals, err
 }
 
-// urgently runs f on a thread of its own that goes before normal processes.
-func urgently(f func() error) <-chan error {
+// onThread runs f on a thread of its own.
+func onThread(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with its priority
-		first := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
-		_ = unix.SchedSetAttr(0, first, 0) // where it is not allowed, times read longer
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		done <- f()
 	}()
 	return done
+}
+
+// schedule sets how all threads of this process are scheduled; where that is
+// not allowed, times read longer. Processes started meanwhile are normal.
+func schedule(policy, priority uint32) {
+	tasks, _ := os.ReadDir("/proc/self/task")
+	for _, task := range tasks {
+		if id, err := strconv.Atoi(task.Name()); err == nil {
+			_ = unix.SchedSetAttr(id, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy,
+				Priority: priority, Flags: unix.SCHED_FLAG_RESET_ON_FORK}, 0)
+		}
+	}
 }
