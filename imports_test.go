@@ -27,6 +27,7 @@ var arrows = map[string][]string{
 	"heart/policy":                  {"heart", "heart/flow"},
 	"heart/placement":               {"heart"},
 	"tc":                            {},
+	"tc/tctest":                     {"tc"},
 	"heart/xds":                     {"heart"},
 	"workloads":                     {"heart"},
 	"workloads/service":             {"workloads"},
