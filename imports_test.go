@@ -57,7 +57,7 @@ var testArrows = map[string][]string{
 	"analysis":          {"testbed/sim", "heart", "heart/policy", "workloads"},
 	"cmd/heartbed":      {"tc/tctest", "testbed/testbedtest"},
 	"workloads/loadgen": {"workloads/loadgen/loadgentest"},
-	"cmd/workload":      {"analysis"},
+	"cmd/workload":      {"analysis", "heart", "heart/xds"},
 }
 
 const module = "heartbed"
