@@ -169,5 +169,8 @@ func TestStallCaseCanFail(t *testing.T) {
 	c.result.Offered = 1
 	require.NoError(t, c.result.Latency.RecordValues(858_000, 1000))
 	require.False(t, c.passed())
+	c.connections = 1
+	require.True(t, c.passed(), "one connection has more room")
+	c.connections = 32
 	require.Equal(t, 1, printStalls(&bytes.Buffer{}, []stallCase{c}))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -31,8 +32,10 @@ const (
 	// One connection answers what waited one by one, 2 ms each: the request
 	// due 10k ms into the stall has k before it, so its latency falls by only
 	// 8 ms from one to the next, and the highest hundredth begins at 922 ms.
-	stallOneP99    = 922 * time.Millisecond
-	stallTolerance = 0.02
+	// What the server's timer adds to the 2 ms counts ten times here.
+	stallOneP99       = 922 * time.Millisecond
+	stallTolerance    = 0.02
+	stallOneTolerance = 0.05
 
 	// A machine that lets a ready thread wait longer than this (P99) is too
 	// busy for the test to say anything about the generator.
@@ -111,9 +114,11 @@ func (c *stallCase) p99() time.Duration {
 }
 
 func (c *stallCase) passed() bool {
-	off := float64(c.p99()-c.want) / float64(c.want)
-	r := c.result
-	return math.Abs(off) <= stallTolerance && r.Answered == r.Offered
+	off, tolerance, r := float64(c.p99()-c.want)/float64(c.want), stallTolerance, c.result
+	if c.connections == 1 {
+		tolerance = stallOneTolerance
+	}
+	return math.Abs(off) <= tolerance && r.Answered == r.Offered
 }
 
 // errSelftest: the generator does not measure right here.
@@ -190,7 +195,7 @@ func printStalls(out io.Writer, cases []stallCase) (failed int) {
 	for _, c := range cases {
 		truth, verdict := "902", "shown only"
 		if c.want > 0 {
-			truth, verdict = fmt.Sprint(c.want.Milliseconds()), "PASS"
+			truth, verdict = strconv.FormatInt(c.want.Milliseconds(), 10), "PASS"
 			if !c.passed() {
 				verdict = fmt.Sprintf("FAIL (%d of %d answered)", c.result.Answered, c.result.Offered)
 				failed++
@@ -200,8 +205,8 @@ func printStalls(out io.Writer, cases []stallCase) (failed int) {
 			float64(c.result.Latency.ValueAtQuantile(90))/1000, float64(c.p99())/1e6, truth, verdict)
 	}
 	w.Flush()
-	fmt.Fprint(out, `One open connection sees more than 902 ms, rightly: what waited is answered one
-by one after the stall. A wrk2 connection has one request outstanding and its
+	fmt.Fprint(out, `One open connection sees about 922 ms, rightly: what waited is answered one by
+one after the stall, 2 ms each. A wrk2 connection has one request outstanding and its
 own pace: the more of them, the fewer requests meet the stall.
 `)
 	return failed

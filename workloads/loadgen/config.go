@@ -50,8 +50,9 @@ type Config struct {
 	// network namespace. nil = net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Spin is how long before a due time the open schedule stops sleeping and
-	// polls the clock: more is more exact and costs CPU. 0 = DefaultSpin,
-	// negative = none.
+	// polls the clock: more is more exact, costs CPU, and keeps answers waiting
+	// meanwhile if it is not well below the time between two requests.
+	// 0 = DefaultSpin, negative = none.
 	Spin time.Duration
 	// OnProgress is called every ProgressEvery (0 = one second) from one
 	// goroutine.
