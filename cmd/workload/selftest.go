@@ -206,8 +206,8 @@ func printStalls(out io.Writer, cases []stallCase) (failed int) {
 	}
 	w.Flush()
 	fmt.Fprint(out, `One open connection sees about 922 ms, rightly: what waited is answered one by
-one after the stall, 2 ms each. A wrk2 connection has one request outstanding and its
-own pace: the more of them, the fewer requests meet the stall.
+one after the stall, 2 ms each. A wrk2 connection has one request outstanding
+and its own pace: the more of them, the fewer requests meet the stall.
 `)
 	return failed
 }
