@@ -22,7 +22,7 @@ type Draws struct {
 func NewDraws(seed uint64) Draws { return Draws{seed: seed} }
 
 // RequestDraws are the draws of a client's request: the serial-th (from 1) of
-// a run (from 1; the warm-up is one) of the trial with this seed.
+// a run of the trial with this seed. run tells warm-up and measured run apart.
 func RequestDraws(trial, run, serial uint64) Draws {
 	return NewDraws(Mix(Mix(trial, requestStream), Mix(run, serial)))
 }

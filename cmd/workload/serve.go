@@ -57,6 +57,6 @@ func limitThreads(cfg service.Config) error {
 	if err != nil {
 		return err
 	}
-	runtime.GOMAXPROCS(service.Procs(runtime.NumCPU(), quota, cfg.App.Server.LimitCores))
+	runtime.GOMAXPROCS(service.Procs(runtime.NumCPU(), cfg.App.Server, quota, cfg.App.Server.LimitCores))
 	return nil
 }

@@ -7,25 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestProcs(t *testing.T) {
-	for _, c := range []struct {
-		cores  int
-		quotas []float64
-		want   int
-	}{
-		{8, nil, 8},
-		{8, []float64{0}, 8},
-		{8, []float64{3.2}, 4},
-		{8, []float64{0, 2.5}, 3},
-		{8, []float64{5, 3}, 3},
-		{8, []float64{0.5}, 2}, // one to burn, one to take requests
-		{1, []float64{0.5}, 1},
-		{2, []float64{6}, 2},
-	} {
-		require.Equal(t, c.want, Procs(c.cores, c.quotas...), "%d cores, quotas %v", c.cores, c.quotas)
-	}
-}
-
 const (
 	mountsV1 = `22 1 0:20 / /sys/fs/cgroup rw - tmpfs tmpfs rw
 23 22 0:21 / /sys/fs/cgroup/cpuset rw - cgroup cpuset rw,cpuset

@@ -67,7 +67,7 @@ type running struct {
 }
 
 // start serves a replica until the test ends; the test may end it before.
-func start(t *testing.T, cfg Config, dial ...grpc.DialOption) *running {
+func start(t testing.TB, cfg Config, dial ...grpc.DialOption) *running {
 	if cfg.Replica == "" {
 		cfg.Replica = cfg.Component + "1"
 	}
@@ -83,7 +83,7 @@ func start(t *testing.T, cfg Config, dial ...grpc.DialOption) *running {
 }
 
 // get asks the metrics port and returns the HTTP code, 0 without an answer.
-func (r *running) get(t *testing.T, path string) int {
+func (r *running) get(t testing.TB, path string) int {
 	resp, err := httpClient(t).Get("http://" + r.MetricsAddr().String() + path)
 	if err != nil {
 		return 0
@@ -103,7 +103,7 @@ func (r *running) families(t *testing.T) map[string]*dto.MetricFamily {
 	return families
 }
 
-func httpClient(t *testing.T) *http.Client {
+func httpClient(t testing.TB) *http.Client {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
