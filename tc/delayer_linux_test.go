@@ -24,6 +24,10 @@ func TestMain(m *testing.M) {
 		burn(os.Getenv(burnEnv))
 		return
 	}
+	// The race detector has each process sleep for a second before it exits.
+	if err := os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if err := closePair(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
