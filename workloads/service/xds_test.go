@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,4 +96,45 @@ func TestPerConnectionPinsEachConnection(t *testing.T) {
 	}
 	require.EqualValues(t, 40, served(t, b1)+served(t, b2))
 	require.Zero(t, int(served(t, b1))%10, "b1 got %v", served(t, b1))
+}
+
+// TestDrainUnderLoadLosesNoRequest ends one of two callees while calls go on:
+// those under way are answered, the others go to the one that stays.
+func TestDrainUnderLoadLosesNoRequest(t *testing.T) {
+	a, b1, b2 := twoCallees(t, 0, routed(heart.Weighted, 1, 1))
+	conn := dialTo(t, a)
+	end := make(chan struct{})
+	failures, calls := make(chan error, 4), atomic.Int64{}
+	for range cap(failures) {
+		go func() {
+			for {
+				select {
+				case <-end:
+					failures <- nil
+					return
+				default:
+				}
+				if err := call(t.Context(), conn); err != nil {
+					failures <- err
+					return
+				}
+				calls.Add(1)
+			}
+		}()
+	}
+	more := func(n int64) {
+		until := calls.Load() + n
+		require.Eventually(t, func() bool { return calls.Load() >= until || len(failures) > 0 }, 10*time.Second, time.Millisecond)
+	}
+	more(100)
+	require.Positive(t, served(t, b1))
+	b1.stop()
+	require.NoError(t, <-b1.ended)
+	before := served(t, b2)
+	more(100)
+	close(end)
+	for range cap(failures) {
+		require.NoError(t, <-failures)
+	}
+	require.GreaterOrEqual(t, served(t, b2), before+100)
 }
