@@ -21,11 +21,17 @@ vet:
 lint:
 	$(STATICCHECK) ./...
 
-race:
-	go test -race -short ./...
+# Packages whose tests run real processes, sockets and clocks: alone and one at
+# a time, or they would measure each other.
+LIVE = ./tc/... ./heart/xds/... ./workloads/loadgen/... ./workloads/probe/... ./workloads/service/... ./testbed/netns/... ./cmd/workload/... ./cmd/heartbed/... ./bench/...
+PURE = $$(go list ./... | grep -v -x -F "$$(go list $(LIVE))")
 
-test: ## run all tests
-	go test ./...
+race:
+	go test -race -short $(PURE)
+
+test: ## run all tests that this machine can, the live ones last and alone
+	go test $(PURE)
+	go test -count=1 -p 1 $(LIVE)
 
 test-netns: ## run the tests of the live parts; as root, HEARTBED_REQUIRE=netns forbids to skip
 	HEARTBED_REQUIRE=$(HEARTBED_REQUIRE) go test -count=1 -run . ./tc ./testbed/netns ./workloads/... ./heart/xds
