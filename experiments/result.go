@@ -2,6 +2,8 @@
 // results: one JSON object a trial, appended, never edited.
 package experiments
 
+import "heartbed/testbed"
+
 // Verdict says whether a run's numbers may be used.
 type Verdict string
 
@@ -51,6 +53,7 @@ type Result struct {
 	Steps          int                   `json:"steps"`
 	StepErrors     []string              `json:"stepErrors,omitempty"`
 	Warnings       []string              `json:"warnings,omitempty"`
+	Setup          []testbed.SetupCheck  `json:"setup,omitempty"` // of a live backend, measured before the load
 }
 
 // Latency in ms, from the moment a request was due.

@@ -27,6 +27,13 @@ func healthy() testbed.Measurement {
 	return m
 }
 
+// inFlight makes ten requests of almost a second each in flight at 12 a second:
+// in a short run those at its edges count.
+func inFlight(m *testbed.Measurement, answered int64) {
+	m.Answered, m.OfferedRPS, m.AchievedRPS = answered, 12, 12
+	m.OutstandingMean, m.CompletedRPS, m.ResponseMeanUs = 9.844, 12, 865_000
+}
+
 // What must not become a number (giltene/wrk2#138: a rate that cannot be, a
 // mean above P99; HdrHistogram/HdrHistogram_c#126: values out of range).
 func TestJudge(t *testing.T) {
@@ -43,6 +50,8 @@ func TestJudge(t *testing.T) {
 		"over range":        {func(m *testbed.Measurement) { m.OverRange = 2 }, Invalid, "2 latencies are beyond"},
 		"Little's law":      {func(m *testbed.Measurement) { m.OutstandingMean = 1.2 }, Invalid, "Little's law does not hold"},
 		"Little, saturated": {func(m *testbed.Measurement) { m.OutstandingMean, m.AchievedRPS = 1.2, 50 }, Saturated, "50.0 of 100.0"},
+		"Little, 20 s":      {func(m *testbed.Measurement) { inFlight(m, 240) }, Valid, ""},
+		"Little, 200 s":     {func(m *testbed.Measurement) { inFlight(m, 2400) }, Invalid, "9.844 requests in flight, but rate x response time is 10.380"},
 		"wrong mean":        {func(m *testbed.Measurement) { m.LatencyMeanUs = 9_800 }, Invalid, "the mean of the histogram (10.004 ms) is not the exact mean (9.800 ms)"},
 		"mean above P99":    {func(m *testbed.Measurement) { m.LatencyMeanUs = 10_100 }, Invalid, "not in order"},
 		"late generator":    {func(m *testbed.Measurement) { m.Lateness = late(20_000) }, Invalid, "the load generator was late: P99 20.0 ms"},

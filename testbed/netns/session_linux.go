@@ -34,7 +34,7 @@ type session struct {
 	xdsErr         error
 	scraper        *scraper
 	setup          []testbed.SetupCheck
-	notes          []string // warnings of the set-up
+	notes          []string // warnings of the run
 
 	ran    bool
 	closed bool
@@ -84,7 +84,13 @@ func (s *session) Run(ctx context.Context, step func(context.Context) error) (te
 	ctx, crash := context.WithCancelCause(ctx)
 	defer crash(nil)
 	defer watch(s.processes, func(err error) { crash(err) })()
+	restore, err := realTime()
+	if err != nil {
+		s.notes = append(s.notes, fmt.Sprintf("the load generator competes with the replicas for CPU: %v", err))
+		restore = func() error { return nil }
+	}
 	m, err := s.measure(ctx, step)
+	err = errors.Join(err, restore())
 	if cause := context.Cause(ctx); cause != nil {
 		return testbed.Measurement{}, fmt.Errorf("run session: %w", cause)
 	}

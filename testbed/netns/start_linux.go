@@ -35,9 +35,6 @@ func start(ctx context.Context, o Options, l layout) (testbed.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := prioritise(); err != nil {
-		s.notes = append(s.notes, fmt.Sprintf("the load generator and the delays compete with the replicas for CPU: %v", err))
-	}
 	for _, st := range []stage{
 		{"create the folder", 10 * time.Second, s.makeFolder},
 		{"find or build the workload program", 3 * time.Minute, s.findProgram},
