@@ -27,10 +27,11 @@ func RequestDraws(trial, run, serial uint64) Draws {
 	return NewDraws(Mix(Mix(trial, requestStream), Mix(run, serial)))
 }
 
-// Child are the draws of the call that a visit's step (from 0) makes to a
-// component, which is given by its index in the application.
-func (d Draws) Child(component, step int) Draws {
-	return NewDraws(Mix(d.seed, uint64(component)<<8|uint64(step)))
+// Child are the draws of the call-th (from 0) call that a visit's step makes to
+// a component, which is given by its index in the application. Calls of one
+// step to the same component differ.
+func (d Draws) Child(component, step, call int) Draws {
+	return NewDraws(Mix(d.seed, uint64(call)<<40|uint64(component)<<8|uint64(step)))
 }
 
 // Seed is what NewDraws needs to go on elsewhere.

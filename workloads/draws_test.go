@@ -14,7 +14,7 @@ func TestDrawsGoOnElsewhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		request := RequestDraws(rapid.Uint64().Draw(t, "trial"), 1, rapid.Uint64().Draw(t, "serial"))
 		component, step := rapid.IntRange(0, 20).Draw(t, "component"), rapid.IntRange(0, 10).Draw(t, "step")
-		here := request.Child(component, step)
+		here := request.Child(component, step, rapid.IntRange(0, 9).Draw(t, "call"))
 		there := NewDraws(here.Seed())
 		a, b := NewSampler(Distribution{Kind: "lognormal", CV: 0.7}), NewSampler(Distribution{Kind: "lognormal", CV: 0.7})
 		for range 3 {
@@ -28,7 +28,7 @@ func TestDrawsGoOnElsewhere(t *testing.T) {
 func TestSeedsArePartOfTheFormat(t *testing.T) {
 	d := RequestDraws(1, 1, 1)
 	require.Equal(t, uint64(10719159957804082882), d.Seed())
-	require.Equal(t, uint64(15974038649713976970), d.Child(1, 0).Seed())
+	require.Equal(t, uint64(15974038649713976970), d.Child(1, 0, 0).Seed())
 	require.Equal(t, 0.820027794071776, NewSampler(Distribution{Kind: "exponential"}).Factor(&d))
 }
 
@@ -37,10 +37,12 @@ func TestSiblingsDiffer(t *testing.T) {
 	seen := map[uint64]bool{d.Seed(): true}
 	for component := range 20 {
 		for step := range 10 {
-			seen[d.Child(component, step).Seed()] = true
+			for call := range 3 {
+				seen[d.Child(component, step, call).Seed()] = true
+			}
 		}
 	}
-	require.Len(t, seen, 201)
+	require.Len(t, seen, 601)
 }
 
 // TestFactorsHaveTheirMoments draws the first factor of many requests. The

@@ -73,24 +73,24 @@ func (w *world) call(v int32, prog *component, i int32) bool {
 	}
 	if odds := prog.odds[i]; odds != nil {
 		k := w.sampler.Choose(&x.draws, odds)
-		w.callOne(v, prog.calls[i][k], i)
+		w.callOne(v, prog.calls[i][k], i, 0)
 		return true
 	}
-	for _, to := range prog.calls[i] {
-		w.callOne(v, to, i)
+	for n, to := range prog.calls[i] {
+		w.callOne(v, to, i, n)
 	}
 	return true
 }
 
-// callOne sends a request from visit v's replica to a component.
-func (w *world) callOne(v, to, step int32) {
+// callOne sends the n-th request of a step from visit v's replica to a component.
+func (w *world) callOne(v, to, step int32, n int) {
 	child := w.newVisit()
 	x := &w.visits[v]
 	x.pending++
 	p := w.router.pick(x.replica, to)
 	w.visits[child] = visit{
 		parent: v, request: none, replica: p.replica, caller: x.replica, picked: p,
-		draws: x.draws.Child(int(to), int(step)),
+		draws: x.draws.Child(int(to), int(step), n),
 	}
 	w.events.push(w.arrival(x.replica, p.replica, x.replica), arrive, child, 0)
 }

@@ -111,11 +111,11 @@ func (p *program) burn(ctx context.Context, ns int64) error {
 // answer. The first failure ends the others and is the request's.
 func callAll(ctx context.Context, callees []*callee, draws workloads.Draws, i int) error {
 	if len(callees) == 1 { // the usual case needs no goroutine
-		return callees[0].call(ctx, draws.Child(callees[0].index, i))
+		return callees[0].call(ctx, draws.Child(callees[0].index, i, 0))
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	for _, c := range callees {
-		g.Go(func() error { return c.call(ctx, draws.Child(c.index, i)) })
+	for n, c := range callees {
+		g.Go(func() error { return c.call(ctx, draws.Child(c.index, i, n)) })
 	}
 	return g.Wait()
 }

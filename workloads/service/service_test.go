@@ -187,7 +187,7 @@ func TestDrawsAgreeWithTheSimulator(t *testing.T) {
 	ctx := metadata.AppendToOutgoingContext(t.Context(), DrawKey, "17")
 	require.NoError(t, call(ctx, dialTo(t, a)))
 	// b is component 2 of the tree, after the gateway and a; the call is a's step 1
-	require.Equal(t, fmt.Sprintf("a1 %d", workloads.NewDraws(17).Child(2, 1).Seed()), <-seen)
+	require.Equal(t, fmt.Sprintf("a1 %d", workloads.NewDraws(17).Child(2, 1, 0).Seed()), <-seen)
 }
 
 func TestSeedThatIsNoNumberIsRefused(t *testing.T) {
