@@ -10,7 +10,7 @@ import (
 
 // fill turns a measurement into the measured fields of a result.
 func (r *Result) fill(t Planned, m testbed.Measurement) {
-	r.Verdict, r.Reasons = judge(m)
+	r.Verdict, r.Reasons = judge(m, atOnce(t.Plan.Load))
 	r.OfferedRPS, r.AchievedRPS = m.OfferedRPS, m.AchievedRPS
 	r.Requests = Requests{Offered: m.Offered, Answered: m.Answered, Failed: m.Failed, TimedOut: m.TimedOut, CutOff: m.CutOff, Unsent: m.Unsent}
 	r.Errors = m.Failed + m.TimedOut + m.Unsent

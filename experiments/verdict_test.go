@@ -52,6 +52,8 @@ func TestJudge(t *testing.T) {
 		"Little, saturated": {func(m *testbed.Measurement) { m.OutstandingMean, m.AchievedRPS = 1.2, 50 }, Saturated, "50.0 of 100.0"},
 		"Little, 20 s":      {func(m *testbed.Measurement) { inFlight(m, 240) }, Valid, ""},
 		"Little, 200 s":     {func(m *testbed.Measurement) { inFlight(m, 2400) }, Invalid, "9.844 requests in flight, but rate x response time is 10.380"},
+		"cut off at once":   {func(m *testbed.Measurement) { m.CutOff, m.AchievedRPS = 24, 98 }, Valid, ""},
+		"cut off too many":  {func(m *testbed.Measurement) { m.CutOff, m.AchievedRPS = 240, 90 }, Saturated, "90.0 of 100.0"},
 		"wrong mean":        {func(m *testbed.Measurement) { m.LatencyMeanUs = 9_800 }, Invalid, "the mean of the histogram (10.004 ms) is not the exact mean (9.800 ms)"},
 		"mean above P99":    {func(m *testbed.Measurement) { m.LatencyMeanUs = 10_100 }, Invalid, "not in order"},
 		"late generator":    {func(m *testbed.Measurement) { m.Lateness = late(20_000) }, Invalid, "the load generator was late: P99 20.0 ms"},
@@ -61,7 +63,7 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := healthy()
 			c.spoil(&m)
-			verdict, reasons := judge(m)
+			verdict, reasons := judge(m, 24)
 			require.Equal(t, c.verdict, verdict, reasons)
 			if c.reason == "" {
 				require.Empty(t, reasons)
