@@ -36,8 +36,9 @@ func launch(namespace, folder, name string, group *tc.Group, env []string, progr
 	p.cmd = exec.Command(program, args...)
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	// It ends with this program even when that is killed.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// It ends with this program even when that is killed, and not by the Ctrl-C
+	// that a terminal sends to a whole group: that would look like a crash.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := inNamespace(namespace, p.cmd.Start); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
