@@ -1,46 +1,24 @@
 package sim
 
-import (
-	"math/rand/v2"
-
-	"heartbed/testbed"
-	"heartbed/workloads"
-)
+import "heartbed/testbed"
 
 // antagonist is other work on one node that comes and goes.
 type antagonist struct {
-	spec  testbed.Antagonist
-	node  int
-	rng   *rand.Rand
-	burst bool
+	testbed.Bursts
+	node int
 }
 
-// newAntagonists gives every node of every antagonist a source of its own.
 func newAntagonists(p testbed.Plan, at map[string]int) []antagonist {
 	var out []antagonist
-	for _, spec := range p.Antagonists {
-		if spec.Inflate == 0 {
-			spec.Inflate = 1
-		}
-		for _, name := range spec.Nodes {
-			stream := antagonistStream + uint64(len(out))
-			out = append(out, antagonist{spec: spec, node: at[name], rng: rand.New(rand.NewPCG(p.Seed, stream))})
-		}
+	for _, b := range p.Bursts() {
+		out = append(out, antagonist{Bursts: b, node: at[b.Node]})
 	}
 	return out
 }
 
 // schedule plans the end of the present pause or burst.
 func (a *antagonist) schedule(w *world, i int32) {
-	from, to := a.spec.PauseMin, a.spec.PauseMax
-	if a.burst {
-		from, to = a.spec.BurstMin, a.spec.BurstMax
-	}
-	w.events.push(w.now+a.between(from, to), antagonise, i, 0)
-}
-
-func (a *antagonist) between(from, to workloads.Duration) int64 {
-	return int64(from) + int64(a.rng.Float64()*float64(to-from))
+	w.events.push(w.now+int64(a.Length()), antagonise, i, 0)
 }
 
 // toggle starts or ends a burst.
@@ -49,13 +27,13 @@ func (a *antagonist) toggle(w *world, i int32) {
 	for _, s := range n.stations {
 		w.stations[s].settle(w.now)
 	}
-	a.burst = !a.burst
-	if a.burst {
-		n.inflate *= a.spec.Inflate
-		n.cores -= a.spec.StealCores
+	a.Active = !a.Active
+	if a.Active {
+		n.inflate *= a.Inflate
+		n.cores -= a.StealCores
 	} else {
-		n.inflate /= a.spec.Inflate
-		n.cores += a.spec.StealCores
+		n.inflate /= a.Inflate
+		n.cores += a.StealCores
 	}
 	for _, s := range n.stations {
 		w.changed(s)

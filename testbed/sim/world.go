@@ -17,7 +17,7 @@ const (
 	_                    // workloads.RequestDraws
 	routingStream
 	jitterStream
-	antagonistStream // + index
+	// from here on testbed.Plan.Bursts
 )
 
 // world is the state of one simulation.
