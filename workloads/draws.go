@@ -21,8 +21,21 @@ type Draws struct {
 // NewDraws starts the draws of a visit whose seed came over the wire.
 func NewDraws(seed uint64) Draws { return Draws{seed: seed} }
 
+// WarmupRun is the number of a trial's warm-up.
+const WarmupRun uint64 = 1
+
+// MeasuredRun is the number of a trial's measured run: it comes after the
+// warm-up and the gap, or first where there is no warm-up.
+func MeasuredRun(warmedUp bool) uint64 {
+	if warmedUp {
+		return WarmupRun + 2
+	}
+	return 1
+}
+
 // RequestDraws are the draws of a client's request: the serial-th (from 1) of
-// a run of the trial with this seed. run tells warm-up and measured run apart.
+// a run of the trial with this seed, in the order in which requests leave the
+// client. run is WarmupRun or MeasuredRun.
 func RequestDraws(trial, run, serial uint64) Draws {
 	return NewDraws(Mix(Mix(trial, requestStream), Mix(run, serial)))
 }

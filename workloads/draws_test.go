@@ -26,6 +26,7 @@ func TestDrawsGoOnElsewhere(t *testing.T) {
 // TestSeedsArePartOfTheFormat pins the first draws: services and simulators
 // of different versions must agree on what a request costs.
 func TestSeedsArePartOfTheFormat(t *testing.T) {
+	require.Equal(t, []uint64{1, 1, 3}, []uint64{WarmupRun, MeasuredRun(false), MeasuredRun(true)})
 	d := RequestDraws(1, 1, 1)
 	require.Equal(t, uint64(10719159957804082882), d.Seed())
 	require.Equal(t, uint64(15974038649713976970), d.Child(1, 0, 0).Seed())

@@ -76,6 +76,7 @@ input, 130 interrupted (the results so far are printed).`,
 
 // settle fills in what a flag leaves open.
 func (f *loadFlags) settle() error {
+	f.config.Run = workloads.MeasuredRun(false) // as of a trial without warm-up
 	l := &f.config.Load
 	l.Schedule, l.Timeout = f.schedule, workloads.Duration(f.timeout)
 	switch f.schedule {

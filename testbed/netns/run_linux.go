@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,7 +44,7 @@ func (s *session) measure(ctx context.Context, step func(context.Context) error)
 
 	t := s.layout.plan.Timing
 	if warmup := t.Warmup.Std(); warmup > 0 {
-		if _, err := loadgen.Run(ctx, s.load(1, warmup, 0)); err != nil {
+		if _, err := loadgen.Run(ctx, s.load(workloads.WarmupRun, warmup, 0)); err != nil {
 			return m, fmt.Errorf("warm-up: %w", err)
 		}
 		if err := pause(ctx, t.Gap.Std()); err != nil {
@@ -60,7 +61,7 @@ func (s *session) measure(ctx context.Context, step func(context.Context) error)
 	beside.Go(func() { windows, windowsErr = s.windows(besides, time.Now()) })
 	var noise *hdrhistogram.Histogram
 	beside.Go(func() { noise = hiccups(besides) })
-	result, err := loadgen.Run(ctx, s.load(2, t.Duration.Std(), t.Drop.Std()))
+	result, err := loadgen.Run(ctx, s.load(workloads.MeasuredRun(t.Warmup > 0), t.Duration.Std(), t.Drop.Std()))
 	if err != nil {
 		return m, fmt.Errorf("measured run: %w", err)
 	}
@@ -78,7 +79,9 @@ func (s *session) measure(ctx context.Context, step func(context.Context) error)
 	s.mu.Lock()
 	m.Tables = s.tables
 	s.mu.Unlock()
-	m.Warnings = append(s.warnings(before, after), noiseFloor(noise))
+	var late []string
+	m.Faults, late = judgeShaping(s.shaped())
+	m.Warnings = slices.Concat(s.warnings(before, after), late, []string{noiseFloor(noise)})
 	return m, nil
 }
 
@@ -94,13 +97,12 @@ func measurement(r loadgen.Result) testbed.Measurement {
 }
 
 // load is the plan's load against the gateway, or against the entry's replicas:
-// one at random for each connection, as kube-proxy picks it. part tells the
-// seeds of the warm-up and of the measured run apart.
-func (s *session) load(part uint64, duration, drop time.Duration) loadgen.Config {
+// one at random for each connection, as kube-proxy picks it. run is the number
+// of the run of the trial; 0 = none of them.
+func (s *session) load(run uint64, duration, drop time.Duration) loadgen.Config {
 	p := s.layout.plan
-	seed := rand.NewPCG(p.Seed, part).Uint64()
 	entries := s.layout.entries()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := rand.New(rand.NewPCG(workloads.Mix(p.Seed, run), 0))
 	var mu sync.Mutex // of rng; connections open at the same time
 	pick := func() replicaLayout {
 		mu.Lock()
@@ -113,7 +115,7 @@ func (s *session) load(part uint64, duration, drop time.Duration) loadgen.Config
 	}
 	return loadgen.Config{
 		Target: fmt.Sprintf("%s://%s", scheme, netip.AddrPortFrom(entries[0].addr, port)),
-		Load:   p.Load, RPS: p.RPS, Duration: duration, Drop: drop, Seed: seed, Draws: true,
+		Load:   p.Load, RPS: p.RPS, Duration: duration, Drop: drop, Seed: p.Seed, Run: run, Draws: true,
 		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialIn(ctx, s.client, netip.AddrPortFrom(pick().addr, port).String())
 		},

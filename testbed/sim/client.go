@@ -30,6 +30,7 @@ type client struct {
 	warming    bool
 	draining   bool
 	over       bool
+	run        uint64 // its number, for the draws of its requests
 	generation uint32 // of the run; sends and requests of an earlier one are void
 	began      int64  // start of this run
 	from, to   int64  // requests due in [from, to) are measured
@@ -70,6 +71,7 @@ func (c *client) start(w *world) {
 	if warm := int64(c.plan.Timing.Warmup); warm > 0 {
 		c.warming = true
 		c.from, c.to = w.now+warm, w.now+warm
+		c.run = workloads.WarmupRun
 		c.begin(w, warm)
 		return
 	}
@@ -103,6 +105,7 @@ func (c *client) measure(w *world) {
 	length := int64(c.plan.Timing.Duration)
 	c.from, c.to = w.now+int64(c.plan.Timing.Drop), w.now+length
 	c.marked = c.from
+	c.run = workloads.MeasuredRun(c.plan.Timing.Warmup > 0)
 	clear(w.router.seen)
 	c.begin(w, length)
 	w.events.push(c.from, window, 0, 0)
@@ -181,7 +184,7 @@ func (c *client) send(w *world, conn int32, generation uint32) {
 	v := w.newVisit()
 	w.visits[v] = visit{
 		parent: none, request: r, replica: to, caller: none,
-		draws: workloads.RequestDraws(c.plan.Seed, uint64(c.generation), c.serial),
+		draws: workloads.RequestDraws(c.plan.Seed, c.run, c.serial),
 	}
 	w.visits[v].version = c.requests[r].version
 	w.events.push(w.now+w.clientDelay(to), arrive, v, 0)

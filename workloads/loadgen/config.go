@@ -39,11 +39,13 @@ type Config struct {
 	// Duration is the time of the schedule; requests due in its first Drop
 	// are not measured.
 	Duration, Drop time.Duration
-	// Seed of Poisson arrivals and of the draws that go with the requests.
-	Seed uint64
+	// Seed of the trial and number of this run of it (workloads.WarmupRun,
+	// MeasuredRun): they give the Poisson arrivals and, for the n-th request to
+	// leave, workloads.RequestDraws. So it costs the same under every policy and
+	// in the simulator.
+	Seed, Run uint64
 	// Draws sends with each HTTP request a header X-Draw, the seed of its
-	// random draws, as gRPC always does (metadata x-draw): request number i
-	// costs the same whatever the policy.
+	// random draws, as gRPC always does (metadata x-draw).
 	Draws  bool
 	Caller string // gRPC metadata x-caller; "" = none
 	// Dial opens the connections instead of net.Dialer, such as in another

@@ -22,14 +22,14 @@ type grpcServer struct {
 	address string
 	mu      sync.Mutex
 	callers map[string]int
-	draws   map[string]bool
+	draws   []string // in the order of their coming
 }
 
 func startGRPC(t *testing.T, answer func(n int) error) *grpcServer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := &grpcServer{address: l.Addr().String(), callers: map[string]int{}, draws: map[string]bool{}}
+	s := &grpcServer{address: l.Addr().String(), callers: map[string]int{}}
 	server := grpc.NewServer()
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "heartbed.Workload", HandlerType: (*any)(nil),
@@ -41,7 +41,7 @@ func startGRPC(t *testing.T, answer func(n int) error) *grpcServer {
 			md, _ := metadata.FromIncomingContext(ctx)
 			s.mu.Lock()
 			s.callers[md.Get("x-caller")[0]]++
-			s.draws[md.Get("x-draw")[0]] = true
+			s.draws = append(s.draws, md.Get("x-draw")...)
 			n := len(s.draws)
 			s.mu.Unlock()
 			if err := answer(n); err != nil {
@@ -57,15 +57,19 @@ func startGRPC(t *testing.T, answer func(n int) error) *grpcServer {
 }
 
 func TestGRPC(t *testing.T) {
-	s := startGRPC(t, func(n int) error {
-		if n%5 == 0 {
-			return status.Error(codes.Unavailable, "overloaded")
-		}
-		return nil
-	})
-	for _, c := range []Config{open("grpc://"+s.address, 100, 2), wrk2("grpc://"+s.address, 100, 1, 2)} {
+	for _, schedule := range []func(string) Config{
+		func(url string) Config { return open(url, 100, 2) },
+		func(url string) Config { return wrk2(url, 100, 1, 2) },
+	} {
+		s := startGRPC(t, func(n int) error {
+			if n%5 == 0 {
+				return status.Error(codes.Unavailable, "overloaded")
+			}
+			return nil
+		})
+		c := schedule("grpc://" + s.address)
 		t.Run(c.Load.Schedule, func(t *testing.T) {
-			c.Duration, c.Caller = 500*time.Millisecond, "client-"+c.Load.Schedule
+			c.Duration, c.Caller, c.Seed, c.Run = 500*time.Millisecond, "client", 9, 1
 			r, err := Run(t.Context(), c)
 			require.NoError(t, err)
 			balanced(t, r)
@@ -73,8 +77,9 @@ func TestGRPC(t *testing.T) {
 			require.InDelta(t, float64(r.Answered)/4, r.Errors.Status, 3)
 			require.Contains(t, r.Faults[0], "overloaded")
 			s.mu.Lock()
-			require.GreaterOrEqual(t, s.callers[c.Caller], int(r.Answered+r.Failed))
-			s.mu.Unlock()
+			defer s.mu.Unlock()
+			require.GreaterOrEqual(t, s.callers["client"], int(r.Answered+r.Failed))
+			require.Subset(t, simulated(9, 1, 60), s.draws)
 		})
 	}
 }

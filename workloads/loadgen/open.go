@@ -23,8 +23,8 @@ func (r *run) open(ctx context.Context, first []*slot) error {
 		r.wait.Go(func() { r.receive(ctx, s) })
 	}
 	r.recorder.opened = r.pool.open
-	arrivals := workloads.NewArrivals(r.config.Load, r.config.RPS, rand.New(rand.NewPCG(r.config.Seed, 0)))
-	for serial := uint64(0); ; serial++ {
+	arrivals := workloads.NewArrivals(r.config.Load, r.config.RPS, rand.New(rand.NewPCG(r.config.Seed, r.config.Run)))
+	for {
 		due, more := arrivals.Next()
 		if !more || due >= r.config.Duration {
 			break
@@ -32,7 +32,7 @@ func (r *run) open(ctx context.Context, first []*slot) error {
 		if clock.until(r.began.Add(due)) != nil {
 			return nil // interrupted
 		}
-		r.dispatch(ctx, request{due: due, draw: drawOf(r.config.Seed, serial)})
+		r.dispatch(ctx, due)
 	}
 	if clock.until(r.began.Add(r.config.Duration)) == nil {
 		r.drain(ctx)
@@ -42,9 +42,10 @@ func (r *run) open(ctx context.Context, first []*slot) error {
 
 // dispatch sends a request that is due now on a free connection, on a new one,
 // or lets it wait where the load limits the connections.
-func (r *run) dispatch(ctx context.Context, q request) {
+func (r *run) dispatch(ctx context.Context, due time.Duration) {
 	r.mu.Lock()
-	r.recorder.offer(q.due)
+	q := r.newRequest(due)
+	r.recorder.offer(due)
 	r.pool.pending++
 	s := r.pool.take()
 	if s == nil {
@@ -179,13 +180,4 @@ func (r *run) drain(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// drawOf is the seed of the random draws of a request (splitmix64 of its
-// number).
-func drawOf(seed, serial uint64) uint64 {
-	z := seed + (serial+1)*0x9e3779b97f4a7c15
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
 }

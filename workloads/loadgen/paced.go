@@ -46,7 +46,7 @@ func (r *run) paced(ctx context.Context, first []*slot) {
 	ctx, cancel := context.WithDeadline(ctx, r.began.Add(r.config.Duration))
 	defer cancel()
 	for i, p := range r.conns {
-		p := &pacedConn{run: r, pacer: p, slot: first[i], serial: uint64(i) << 32}
+		p := &pacedConn{run: r, pacer: p, slot: first[i]}
 		r.wait.Go(func() { p.loop(ctx) })
 	}
 	<-ctx.Done()
@@ -56,12 +56,11 @@ func (r *run) paced(ctx context.Context, first []*slot) {
 // reads, so that it notices when the server closes the idle connection; the
 // timer's sends. run.mu guards it.
 type pacedConn struct {
-	run    *run
-	pacer  pacer
-	slot   *slot         // nil = to be opened for the next request
-	at     time.Duration // when that leaves
-	timer  *time.Timer
-	serial uint64 // of the next request
+	run   *run
+	pacer pacer
+	slot  *slot         // nil = to be opened for the next request
+	at    time.Duration // when that leaves
+	timer *time.Timer
 }
 
 // loop goes on until the run is over.
@@ -124,8 +123,7 @@ func (p *pacedConn) fire() {
 // already given that up.
 func (p *pacedConn) depart(now time.Duration) bool {
 	r := p.run
-	q := request{due: p.pacer.Due(), draw: drawOf(r.config.Seed, p.serial)}
-	p.serial++
+	q := r.newRequest(p.pacer.Due())
 	if r.expired(q.due, now) {
 		r.recorder.end(q, now, fateTimedOut, nil)
 		p.pacer.Done()
@@ -193,8 +191,7 @@ func (p *pacedConn) reopen(ctx context.Context) (send, more bool) {
 	case r.config.ClosedLoop:
 		r.recorder.offer(due)
 	}
-	p.serial++
-	r.unopened(request{due: due}, now, err)
+	r.unopened(r.newRequest(due), now, err)
 	p.pacer.Done()
 	p.at = p.pacer.SendAt(now)
 	return false, true

@@ -60,6 +60,7 @@ type run struct {
 	mu       sync.Mutex
 	over     bool // the result is made: what happens now is not part of it
 	recorder recorder
+	requests uint64         // of the schedule so far, the number of the last
 	slots    map[*slot]bool // the open connections
 	pool     pool           // open schedule
 	conns    []pacer        // wrk2 schedule and closed loop
@@ -78,6 +79,13 @@ type slot struct {
 type request struct {
 	due, sent time.Duration
 	draw      uint64
+}
+
+// newRequest is the next request of the run. One that is given up before it
+// leaves has its number, too, as in the simulator.
+func (r *run) newRequest(due time.Duration) request {
+	r.requests++
+	return request{due: due, draw: workloads.RequestDraws(r.config.Seed, r.config.Run, r.requests).Seed()}
 }
 
 func (r *run) now() time.Duration { return time.Since(r.began) }

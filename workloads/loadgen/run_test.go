@@ -294,29 +294,6 @@ func TestProgress(t *testing.T) {
 	require.Equal(t, c.Duration, last.Duration)
 }
 
-// The draws of request i are the same in two runs, and no two requests share them.
-func TestDraws(t *testing.T) {
-	t.Parallel()
-	seen := make(chan string, 1000)
-	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Get("X-Draw") }))
-	t.Cleanup(srv.Close)
-	draws := func() map[string]bool {
-		c := open(srv.URL, 100, 0)
-		c.Duration, c.Draws = 200*time.Millisecond, true
-		_, err := Run(t.Context(), c)
-		require.NoError(t, err)
-		set := map[string]bool{}
-		for len(seen) > 0 {
-			set[<-seen] = true
-		}
-		return set
-	}
-	first := draws()
-	require.Len(t, first, 19)
-	require.NotContains(t, first, "")
-	require.Equal(t, first, draws())
-}
-
 func TestConfigNamesEveryFault(t *testing.T) {
 	t.Parallel()
 	_, err := Run(t.Context(), Config{Target: "ftp//x", Load: workloads.Load{Schedule: "often"}, RPS: -1, Drop: -1})
