@@ -130,15 +130,13 @@ func (r *run) received(ctx context.Context, s *slot, a answer, err error) (again
 	if r.over {
 		return false, false
 	}
-	asked := s.busy
+	asked, usable := r.arrived(s, now, a, err)
 	if asked {
-		r.arrived(s, now, a, err)
 		r.pool.pending--
 		defer r.stopped()
 	}
-	if !asked || err != nil || a.last || s.sendFault != nil { // the server closed it, or nobody asked
+	if !usable {
 		s.dead = true
-		delete(r.slots, s)
 		r.pool.open--
 		r.connect(ctx)
 		return false, false

@@ -145,16 +145,14 @@ func (p *pacedConn) received(a answer, err error) (send, more bool) {
 	if r.over {
 		return false, false
 	}
-	asked := s.busy
+	asked, usable := r.arrived(s, now, a, err)
 	if asked {
-		r.arrived(s, now, a, err)
 		p.pacer.Done()
 		p.at = p.pacer.SendAt(now)
 	}
-	if !asked || err != nil || a.last || s.sendFault != nil { // the server closed it, or nobody asked
+	if !usable {
 		p.timer.Stop()
 		s.conn.close()
-		delete(r.slots, s)
 		p.slot = nil
 		return false, true
 	}

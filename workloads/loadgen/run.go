@@ -169,8 +169,23 @@ func (r *run) send(s *slot) {
 	}
 }
 
-// arrived books the end of the outstanding request of a slot.
-func (r *run) arrived(s *slot, now time.Duration, a answer, err error) {
+// arrived books what the connection of a slot received: the end of its
+// request, if one was asked. A connection is of no more use when it failed,
+// when the server closes it or when nobody had asked; its slot is forgotten.
+func (r *run) arrived(s *slot, now time.Duration, a answer, err error) (asked, usable bool) {
+	asked = s.busy
+	if asked {
+		r.ended(s, now, a, err)
+	}
+	usable = asked && err == nil && !a.last && s.sendFault == nil
+	if !usable {
+		delete(r.slots, s)
+	}
+	return asked, usable
+}
+
+// ended books the end of the outstanding request of a slot.
+func (r *run) ended(s *slot, now time.Duration, a answer, err error) {
 	s.busy = false
 	r.recorder.bytes += a.bytes
 	switch {
