@@ -40,8 +40,9 @@ var arrows = map[string][]string{
 	"testbed/testbedtest":           {"heart", "workloads", "testbed"},
 	"experiments":                   {"heart", "heart/policy", "heart/placement", "workloads", "testbed"},
 	"analysis":                      {"experiments"},
-	"cmd/heartbed":                  {"heart", "heart/policy", "workloads", "testbed", "testbed/sim", "testbed/netns", "tc", "experiments", "analysis"},
-	"cmd/workload":                  {"workloads", "workloads/service", "workloads/probe", "workloads/loadgen", "workloads/loadgen/loadgentest"},
+	"cmd/internal/cli":              {},
+	"cmd/heartbed":                  {"cmd/internal/cli", "heart", "heart/policy", "workloads", "testbed", "testbed/sim", "testbed/netns", "tc", "experiments", "analysis"},
+	"cmd/workload":                  {"cmd/internal/cli", "workloads", "workloads/service", "workloads/probe", "workloads/loadgen", "workloads/loadgen/loadgentest"},
 	"bench":                         {"heart", "heart/flow", "heart/policy", "heart/xds", "tc", "tc/tctest", "workloads/loadgen/loadgentest", "testbed", "testbed/sim", "experiments"},
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartbed/cmd/internal/cli"
 	"heartbed/experiments"
 )
 
@@ -21,7 +22,7 @@ func allocateCommand() *cobra.Command {
 routing table, the trace of the policy's stages and what they took.`,
 		Example: `  heartbed allocate --policy heart windows.yaml
   heartbed allocate --policy heart --param filter=off windows.yaml`,
-		Args: usage(cobra.ExactArgs(1)),
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			params, err := parseParams(pairs)
 			if err != nil {
@@ -47,10 +48,10 @@ func parseParams(pairs []string) (map[string]string, error) {
 	for _, pair := range pairs {
 		key, value, found := strings.Cut(pair, "=")
 		if !found || key == "" {
-			return nil, fmt.Errorf("%w: --param is %q, expected key=value", errUsage, pair)
+			return nil, fmt.Errorf("%w: --param is %q, expected key=value", cli.ErrUsage, pair)
 		}
 		if _, twice := params[key]; twice {
-			return nil, fmt.Errorf("%w: --param %s is given twice", errUsage, key)
+			return nil, fmt.Errorf("%w: --param %s is given twice", cli.ErrUsage, key)
 		}
 		params[key] = value
 	}
@@ -66,7 +67,7 @@ func scaleCommand() *cobra.Command {
 		Long: `Measures what a policy takes to decide, without collecting metrics and without
 applying the table, at rising numbers of replicas, and how it grows with them.`,
 		Example: "  heartbed scale --policy heart,lata --replicas 100,200,400",
-		Args:    usage(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := experiments.Scale(cmd.Context(), o, time.Now)
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartbed/analysis"
+	"heartbed/cmd/internal/cli"
 )
 
 func compareCommand() *cobra.Command {
@@ -16,7 +17,7 @@ func compareCommand() *cobra.Command {
 ratio, marked with ~ where the two cannot be told apart. A scenario or backend
 of which each folder holds only one need not have the same name.`,
 		Example: "  heartbed compare out/A-sim out/A-other",
-		Args:    usage(cobra.ExactArgs(2)),
+		Args:    cli.Args(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := analysis.Compare(args[0], args[1])
 			if err != nil {

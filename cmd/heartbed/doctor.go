@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartbed/cmd/internal/cli"
 	"heartbed/experiments"
 	"heartbed/testbed/netns"
 )
@@ -27,7 +28,7 @@ func doctorCommand() *cobra.Command {
 		Use:     "doctor",
 		Short:   "Say what each backend needs and lacks on this machine",
 		Example: "  heartbed doctor",
-		Args:    usage(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			env := experiments.ReadEnv(nil, time.Now())

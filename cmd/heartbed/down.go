@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"heartbed/cmd/internal/cli"
 )
 
 func downCommand() *cobra.Command {
@@ -18,7 +20,7 @@ make it and undo it when a trial ends. After a kill or a crash this command
 undoes what the journals still name: namespaces with their processes, CPU
 groups and files. Runs that are going on are left alone.`,
 		Example: "  heartbed down",
-		Args:    usage(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return down(cmd.Context(), cmd.OutOrStdout(), "", backendNames()...)
 		},

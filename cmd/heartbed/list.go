@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartbed/cmd/internal/cli"
 	"heartbed/experiments"
 	"heartbed/heart/policy"
 )
@@ -16,14 +17,14 @@ func scenariosCommand() *cobra.Command {
 		Use:     "scenarios",
 		Short:   "List the scenarios or show one",
 		Example: "  heartbed scenarios list\n  heartbed scenarios show A > mine.yaml",
-		Args:    usage(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:     "list",
 		Short:   "List the scenarios",
 		Example: "  heartbed scenarios list",
-		Args:    usage(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			for _, name := range experiments.Names() {
@@ -39,7 +40,7 @@ func scenariosCommand() *cobra.Command {
 		Use:     "show SCENARIO",
 		Short:   "Print a scenario with all it extends, in the format of --file",
 		Example: "  heartbed scenarios show A\n  heartbed scenarios show mine.yaml",
-		Args:    usage(cobra.ExactArgs(1)),
+		Args:    cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := experiments.Load(args[0])
 			if err != nil {
@@ -61,7 +62,7 @@ func policiesCommand() *cobra.Command {
 		Use:     "policies",
 		Short:   "List the policies with their parameters",
 		Example: "  heartbed policies",
-		Args:    usage(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			for _, name := range policy.Names() {
@@ -81,7 +82,7 @@ func versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  heartbed version",
-		Args:    usage(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			env := experiments.ReadEnv(nil, time.Now())
 			commit := env.Commit

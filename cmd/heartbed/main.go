@@ -4,73 +4,20 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"heartbed/cmd/internal/cli"
 	"heartbed/experiments"
 )
 
-// Exit codes, which scripts rely on.
-const (
-	exitDone        = 0
-	exitFailed      = 1
-	exitBadInput    = 2
-	exitThreshold   = 3
-	exitInterrupted = 130
-)
-
-var (
-	// errThreshold: the run went well and a threshold of its spec was missed.
-	errThreshold = errors.New("threshold missed")
-	// errInterrupted: Ctrl-C or a request to end.
-	errInterrupted = errors.New("interrupted")
-	// errUsage: the command line makes no sense.
-	errUsage = errors.New("bad usage")
-)
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	code := Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
-}
+func main() { cli.Main(Run) }
 
 // Run executes one command line and gives its exit code. Data goes to stdout,
 // progress and errors to stderr.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := rootCommand()
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil {
-		return exitDone
-	}
-	code := exitCode(err)
-	fmt.Fprintf(stderr, "heartbed: %v\n", err)
-	if errors.Is(err, errUsage) {
-		fmt.Fprintf(stderr, "See '%s --help'.\n", cmd.CommandPath())
-	}
-	return code
-}
-
-func exitCode(err error) int {
-	switch {
-	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
-		return exitInterrupted
-	case errors.Is(err, errThreshold):
-		return exitThreshold
-	case errors.Is(err, errUsage), errors.Is(err, experiments.ErrInput):
-		return exitBadInput
-	}
-	return exitFailed
+	return cli.Run(ctx, rootCommand(), args, stdout, stderr, experiments.ErrInput)
 }
 
 func rootCommand() *cobra.Command {
@@ -83,25 +30,9 @@ same arrivals and sets the results beside the published figures.
 
 Exit codes: 0 done, 1 something failed, 2 bad input, 3 a threshold of the
 scenario was missed, 130 interrupted (results so far are kept).`,
-		Example:       "  heartbed run --scenario A\n  heartbed report out/A-sim",
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          usage(cobra.NoArgs),
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: "  heartbed run --scenario A\n  heartbed report out/A-sim",
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
 	root.AddCommand(runCommand(), reproduceCommand(), reportCommand(), compareCommand(), importCommand(),
 		allocateCommand(), scaleCommand(), scenariosCommand(), policiesCommand(), doctorCommand(), shapeCommand(), downCommand(), versionCommand())
 	return root
-}
-
-// usage makes a wrong number of arguments a usage error.
-func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return fmt.Errorf("%w: %w", errUsage, err)
-		}
-		return nil
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heartbed/analysis"
+	"heartbed/cmd/internal/cli"
 	"heartbed/experiments"
 )
 
@@ -25,7 +26,7 @@ func reportCommand() *cobra.Command {
 summary.json, report.html, report.md, tables and figures beside them. The same
 results give the same bytes.`,
 		Example: "  heartbed report out/A-sim",
-		Args:    usage(cobra.ExactArgs(1)),
+		Args:    cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(args[0], cmd.OutOrStdout())
 		},
@@ -104,7 +105,7 @@ func importCommand() *cobra.Command {
 		Use:     "import",
 		Short:   "Read logs of another load generator into a result folder",
 		Example: "  heartbed import wrk2 logs --out out/measured",
-		Args:    usage(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	wrk2 := &cobra.Command{
@@ -116,7 +117,7 @@ that the path must say it: the pattern may hold {policy}, {rps}, {rep} or {run},
 read or placed is named in import.json and in the report.`,
 		Example: `  heartbed import wrk2 logs --out out/measured
   heartbed import wrk2 logs --pattern '{app}/{policy}/{rps}-{rep}.txt' --out out/measured`,
-		Args: usage(cobra.ExactArgs(1)),
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return importWrk2(args[0], out, o, cmd.OutOrStdout())
 		},
@@ -133,7 +134,7 @@ read or placed is named in import.json and in the report.`,
 
 func importWrk2(dir, out string, o analysis.ImportOptions, stdout io.Writer) error {
 	if out == "" {
-		return fmt.Errorf("%w: give the result folder with --out", errUsage)
+		return fmt.Errorf("%w: give the result folder with --out", cli.ErrUsage)
 	}
 	if _, err := os.Stat(filepath.Join(out, "results.jsonl")); err == nil {
 		return experiments.Faults{{Field: "out", Problem: fmt.Sprintf("found results in %s already, expected a new folder", out)}}

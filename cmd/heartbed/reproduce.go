@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartbed/cmd/internal/cli"
 	"heartbed/experiments"
 )
 
@@ -28,7 +29,7 @@ func reproduceCommand() *cobra.Command {
 folders below --out and writes one report with a verdict on every published
 figure. It goes on where an earlier run was interrupted.`,
 		Example: "  heartbed reproduce --out out/reproduce\n  heartbed reproduce --out out/look --quick",
-		Args:    usage(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return reproduce(cmd, out, quick)
 		},

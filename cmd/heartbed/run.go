@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartbed/cmd/internal/cli"
 	"heartbed/experiments"
 )
 
@@ -37,7 +38,7 @@ it stopped when the same command is given again.`,
 		Example: `  heartbed run --scenario A
   heartbed run --scenario LAN --app dag --policy heart,lata --rps 200,400 --reps 6
   heartbed run --file mine.yaml --out out/mine --quick`,
-		Args: usage(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd)
 		},
@@ -63,10 +64,10 @@ it stopped when the same command is given again.`,
 
 func (f *runFlags) run(cmd *cobra.Command) error {
 	if (f.scenario == "") == (f.file == "") {
-		return fmt.Errorf("%w: give either --scenario or --file", errUsage)
+		return fmt.Errorf("%w: give either --scenario or --file", cli.ErrUsage)
 	}
 	if f.workers < 0 {
-		return fmt.Errorf("%w: --workers is %d, expected 1 or more", errUsage, f.workers)
+		return fmt.Errorf("%w: --workers is %d, expected 1 or more", cli.ErrUsage, f.workers)
 	}
 	job, err := f.job(cmd)
 	if err != nil {
@@ -89,7 +90,7 @@ func (f *runFlags) job(cmd *cobra.Command) (job, error) {
 	sel := experiments.Selection{Apps: f.apps, Methods: f.policies, RPS: f.rps, Repetitions: f.reps, Quick: f.quick, Scale: f.scale}
 	changed := cmd.Flags().Changed
 	if changed("reps") && f.reps < 1 {
-		return job{}, fmt.Errorf("%w: --reps is %d, expected 1 or more", errUsage, f.reps)
+		return job{}, fmt.Errorf("%w: --reps is %d, expected 1 or more", cli.ErrUsage, f.reps)
 	}
 	if changed("seed") {
 		sel.Seed = &f.seed
@@ -161,7 +162,7 @@ func (j job) measure(ctx context.Context, stderr io.Writer) (complete bool, err 
 	}
 	if errors.Is(err, context.Canceled) {
 		return false, fmt.Errorf("%w after %d of %d trials, which are kept in %s; the same command goes on from there",
-			errInterrupted, len(outcome.Results), len(j.experiment.Trials), j.dir)
+			cli.ErrInterrupted, len(outcome.Results), len(j.experiment.Trials), j.dir)
 	}
 	if err != nil {
 		return false, err
@@ -173,7 +174,7 @@ func (j job) measure(ctx context.Context, stderr io.Writer) (complete bool, err 
 		return true, err
 	}
 	if len(outcome.Missed) > 0 {
-		return true, fmt.Errorf("%w: %d of the scenario's thresholds", errThreshold, len(outcome.Missed))
+		return true, fmt.Errorf("%w: %d of the scenario's thresholds", cli.ErrThreshold, len(outcome.Missed))
 	}
 	return true, nil
 }

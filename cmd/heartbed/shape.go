@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartbed/cmd/internal/cli"
 	"heartbed/tc"
 )
 
@@ -41,14 +42,14 @@ Only what heartbed made is ever removed.`,
 		Example: `  heartbed shape --ns node1 --to 10.0.0.2 --rtt 20ms
   heartbed shape --ns node1 --to 10.0.0.2,10.0.0.3 --rtt 20ms --jitter 1ms --loss 0.01 --rate 100mbit
   heartbed shape --ns node1 --clear`,
-		Args: usage(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.clear {
 				return tc.Clear(cmd.Context(), o.ns)
 			}
 			links, err := o.links()
 			if err != nil {
-				return fmt.Errorf("%w: %w", errUsage, err)
+				return fmt.Errorf("%w: %w", cli.ErrUsage, err)
 			}
 			return o.shape(cmd.Context(), links, cmd.ErrOrStderr())
 		},

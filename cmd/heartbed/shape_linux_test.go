@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"heartbed/cmd/internal/cli"
 	"heartbed/tc"
 	"heartbed/tc/tctest"
 	"heartbed/testbed/testbedtest"
@@ -15,12 +16,12 @@ import (
 
 func TestShapeNamesWhatIsWrong(t *testing.T) {
 	code, _, stderr := heartbed(t, "shape", "--rtt", "-1s", "--loss", "2", "--rate", "10", "--to", "10.0.0.2,here")
-	require.Equal(t, exitBadInput, code)
+	require.Equal(t, cli.BadInput, code)
 	for _, want := range []string{`--rate is "10"`, `--to is "here"`, "RTT: found -1s", "loss: found 2"} {
 		require.Contains(t, stderr, want)
 	}
 	code, _, stderr = heartbed(t, "shape")
-	require.Equal(t, exitBadInput, code)
+	require.Equal(t, cli.BadInput, code)
 	require.Contains(t, stderr, "--to is missing")
 }
 
@@ -57,9 +58,9 @@ func TestShapeUntilInterrupted(t *testing.T) {
 	require.Eventually(t, func() bool { return middle() > 19*time.Millisecond }, 5*time.Second, 10*time.Millisecond)
 	require.InDelta(t, 20, middle().Seconds()*1000, 2)
 	interrupt()
-	require.Equal(t, exitDone, <-done, stderr.String())
+	require.Equal(t, cli.Done, <-done, stderr.String())
 	require.Contains(t, stderr.String(), " 0 dropped")
 	require.Less(t, middle(), 10*time.Millisecond)
 	code, _, out := heartbed(t, "shape", "--ns", p.NS[0], "--clear")
-	require.Equal(t, exitDone, code, out)
+	require.Equal(t, cli.Done, code, out)
 }

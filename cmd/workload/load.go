@@ -13,6 +13,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/spf13/cobra"
 
+	"heartbed/cmd/internal/cli"
 	"heartbed/workloads"
 	"heartbed/workloads/loadgen"
 )
@@ -47,7 +48,7 @@ Exit codes: 0 done, 1 no request was answered or something failed, 2 bad
 input, 130 interrupted (the results so far are printed).`,
 		Example: "  workload load -R 200 -d 30s http://127.0.0.1:8080/\n" +
 			"  workload load --schedule wrk2 -t 4 -c 10 -R 50 -d 3m --drop 10s --latency http://127.0.0.1:8080/",
-		Args: input(cobra.ExactArgs(1)),
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.config.Target = args[0]
 			return f.run(cmd)
@@ -87,10 +88,10 @@ func (f *loadFlags) settle() error {
 	case "closed":
 		f.config.ClosedLoop, l.Connections = true, cmp.Or(l.Connections, 10)
 	default:
-		return fmt.Errorf("%w: schedule: found %q, expected open, wrk2 or closed", errInput, f.schedule)
+		return fmt.Errorf("%w: schedule: found %q, expected open, wrk2 or closed", cli.ErrUsage, f.schedule)
 	}
 	if f.stagger < 0 {
-		return fmt.Errorf("%w: stagger: found %v, expected 0s or more", errInput, f.stagger)
+		return fmt.Errorf("%w: stagger: found %v, expected 0s or more", cli.ErrUsage, f.stagger)
 	}
 	return nil
 }
@@ -106,7 +107,7 @@ func (f *loadFlags) run(cmd *cobra.Command) error {
 	r, err := loadgen.Run(cmd.Context(), f.config)
 	show.end()
 	if errors.Is(err, loadgen.ErrConfig) {
-		return fmt.Errorf("%w: %w", errInput, err)
+		return fmt.Errorf("%w: %w", cli.ErrUsage, err)
 	}
 	if r.Latency == nil { // it did not start
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"heartbed/analysis"
+	"heartbed/cmd/internal/cli"
 	"heartbed/workloads/loadgen"
 	"heartbed/workloads/loadgen/loadgentest"
 )
@@ -39,7 +40,7 @@ func TestLoadPrintsWhatImportReads(t *testing.T) {
 	for _, schedule := range []string{"open", "wrk2"} {
 		hlog := filepath.Join(dir, schedule+".hlog")
 		code, text, stderr := command(t.Context(), "load", "--schedule", schedule, "-R", "100", "-d", "500ms", "--latency", "--hlog", hlog, url)
-		require.Equal(t, exitDone, code, stderr)
+		require.Equal(t, cli.Done, code, stderr)
 		require.Contains(t, text, "Own delay of the generator")
 
 		path := filepath.Join(dir, "logs", schedule, "run-1")
@@ -87,7 +88,7 @@ func TestImportReadsErrors(t *testing.T) {
 func TestLoadJSON(t *testing.T) {
 	url := target(t, loadgentest.Stall{})
 	code, text, stderr := command(t.Context(), "load", "-R", "100", "-d", "200ms", "--json", "-q", url)
-	require.Equal(t, exitDone, code, stderr)
+	require.Equal(t, cli.Done, code, stderr)
 	require.Empty(t, stderr)
 	var s summary
 	require.NoError(t, json.Unmarshal([]byte(text), &s))
@@ -96,7 +97,7 @@ func TestLoadJSON(t *testing.T) {
 	require.Positive(t, s.LatencyMs.P99)
 
 	code, text, _ = command(t.Context(), "load", "--schedule", "closed", "-d", "100ms", "-c", "2", "--json", "-q", url)
-	require.Equal(t, exitDone, code)
+	require.Equal(t, cli.Done, code)
 	require.NoError(t, json.Unmarshal([]byte(text), &s))
 	require.Greater(t, s.AchievedRPS, 200.0)
 }
@@ -108,13 +109,13 @@ func TestLoadExitCodes(t *testing.T) {
 		code int
 		says string
 	}{
-		"no URL":       {[]string{"load"}, exitBadInput, "arg"},
-		"no rate":      {[]string{"load", silent}, exitBadInput, "rate"},
-		"bad schedule": {[]string{"load", "--schedule", "x", silent}, exitBadInput, "schedule"},
-		"bad URL":      {[]string{"load", "-R", "1", "here"}, exitBadInput, "target"},
-		"unknown flag": {[]string{"load", "--fast", silent}, exitBadInput, "fast"},
-		"not there":    {[]string{"load", "-R", "1", "http://127.0.0.1:1/"}, exitFailed, "connect to"},
-		"no answer":    {[]string{"load", "-R", "50", "-d", "100ms", "--timeout", "50ms", silent}, exitFailed, "none of 4 requests"},
+		"no URL":       {[]string{"load"}, cli.BadInput, "arg"},
+		"no rate":      {[]string{"load", silent}, cli.BadInput, "rate"},
+		"bad schedule": {[]string{"load", "--schedule", "x", silent}, cli.BadInput, "schedule"},
+		"bad URL":      {[]string{"load", "-R", "1", "here"}, cli.BadInput, "target"},
+		"unknown flag": {[]string{"load", "--fast", silent}, cli.BadInput, "fast"},
+		"not there":    {[]string{"load", "-R", "1", "http://127.0.0.1:1/"}, cli.Failed, "connect to"},
+		"no answer":    {[]string{"load", "-R", "50", "-d", "100ms", "--timeout", "50ms", silent}, cli.Failed, "none of 4 requests"},
 	} {
 		code, _, stderr := command(t.Context(), c.args...)
 		require.Equal(t, c.code, code, name)
@@ -126,7 +127,7 @@ func TestInterruptedLoadPrintsTheResultsSoFar(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(300*time.Millisecond, cancel)
 	code, text, stderr := command(ctx, "load", "-R", "100", "-d", "1h", "--latency", target(t, loadgentest.Stall{}))
-	require.Equal(t, exitInterrupted, code)
+	require.Equal(t, cli.Interrupted, code)
 	require.Contains(t, text, "Requests/sec:")
 	require.Contains(t, text, " 99.000%")
 	require.Contains(t, stderr, "interrupted after")
@@ -161,7 +162,7 @@ func TestSelftest(t *testing.T) {
 	require.True(t, found, text)
 	require.NotContains(t, stalls, "FAIL")
 	require.Equal(t, 4, strings.Count(stalls, "PASS"), text)
-	if code != exitDone {
+	if code != cli.Done {
 		t.Log("this machine is late: ", rest)
 	}
 }

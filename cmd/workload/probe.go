@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartbed/cmd/internal/cli"
 	"heartbed/workloads/probe"
 )
 
@@ -28,10 +29,10 @@ where that is permitted, else by a TCP connection to PORT. It exports
 probe_icmp_duration_seconds and probe_success on /metrics until it gets
 SIGTERM; with --once it prints one JSON object a target instead and fails if
 a measurement failed.`,
-		Args: input(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := setTargets(&c, targets); err != nil {
-				return fmt.Errorf("%w: %w", errInput, err)
+				return fmt.Errorf("%w: %w", cli.ErrUsage, err)
 			}
 			if once {
 				return probeOnce(cmd, c)

@@ -14,6 +14,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/spf13/cobra"
 
+	"heartbed/cmd/internal/cli"
 	"heartbed/workloads"
 	"heartbed/workloads/loadgen"
 	"heartbed/workloads/loadgen/loadgentest"
@@ -57,7 +58,7 @@ it: it hides the stall the more connections it has. Then the highest rate and
 the generator's own delay are measured.
 
 Exit codes: 0 all passed, 1 something did not.`,
-		Args: input(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			length := 60 * time.Second
 			if short {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heartbed/cmd/internal/cli"
 	"heartbed/workloads/service"
 )
 
@@ -21,14 +22,14 @@ environment variable GRPC_XDS_BOOTSTRAP_CONFIG names.
 
 GOMAXPROCS follows the CPU quota of the cgroup or of the tightest one above
 it, unless the environment sets it.`,
-		Args: input(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
-				return fmt.Errorf("%w: --config: found none, expected a file", errInput)
+				return fmt.Errorf("%w: --config: found none, expected a file", cli.ErrUsage)
 			}
 			cfg, err := service.ReadConfig(file)
 			if err != nil {
-				return fmt.Errorf("%w: %w", errInput, err)
+				return fmt.Errorf("%w: %w", cli.ErrInput, err)
 			}
 			if err := limitThreads(cfg); err != nil {
 				return err

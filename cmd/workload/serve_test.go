@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"heartbed/cmd/internal/cli"
 	"heartbed/heart"
 	"heartbed/heart/xds"
 	"heartbed/workloads"
@@ -184,7 +185,7 @@ func TestBadInput(t *testing.T) {
 	} {
 		code, _, stderr := command(t.Context(), c.args...)
 		require.Contains(t, stderr, c.want)
-		require.Equal(t, exitBadInput, code, stderr)
+		require.Equal(t, cli.BadInput, code, stderr)
 	}
 }
 
@@ -194,7 +195,7 @@ func TestProbeOnce(t *testing.T) {
 	defer l.Close()
 	code, stdout, stderr := command(t.Context(), "probe", "--once", "--timeout", "200ms", "--source", "n1",
 		"--target", "self="+l.Addr().String(), "--target", "nobody=240.0.0.1")
-	require.Equal(t, exitFailed, code, "one of the two failed")
+	require.Equal(t, cli.Failed, code, "one of the two failed")
 	require.Contains(t, stderr, "probe nobody")
 	var lines []measured
 	for dec := json.NewDecoder(strings.NewReader(stdout)); dec.More(); {
