@@ -77,9 +77,6 @@ func (s *Service) close() error {
 			err = errors.Join(err, e)
 		}
 	}
-	if s.station != nil {
-		s.station.close()
-	}
 	return err
 }
 

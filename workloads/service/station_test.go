@@ -15,7 +15,6 @@ import (
 func opened(t *testing.T, s workloads.Server) *station {
 	st, err := newStation(s)
 	require.NoError(t, err)
-	t.Cleanup(st.close)
 	return st
 }
 
@@ -72,9 +71,9 @@ func TestSlotsDecideTheOrder(t *testing.T) {
 			ends := make(chan string, 2)
 			go func() { _ = st.serve(t.Context(), 60*time.Millisecond); ends <- "long" }()
 			require.Eventually(t, func() bool {
-				st.mu.Lock()
-				defer st.mu.Unlock()
-				return st.entered == 1
+				st.slots.mu.Lock()
+				defer st.slots.mu.Unlock()
+				return st.slots.entered == 1
 			}, time.Second, 100*time.Microsecond)
 			go func() { _ = st.serve(t.Context(), 2*time.Millisecond); ends <- "short" }()
 			require.Equal(t, c.first, <-ends)
@@ -92,9 +91,9 @@ func TestGivingUpFreesThePlace(t *testing.T) {
 	second, third := make(chan error, 1), make(chan error, 1)
 	waits := func(n int) func() bool {
 		return func() bool {
-			st.mu.Lock()
-			defer st.mu.Unlock()
-			return len(st.waiting) == n
+			st.slots.mu.Lock()
+			defer st.slots.mu.Unlock()
+			return len(st.slots.waiting) == n
 		}
 	}
 	go func() { second <- st.enter(impatient) }()
@@ -106,7 +105,7 @@ func TestGivingUpFreesThePlace(t *testing.T) {
 	st.leave()
 	require.NoError(t, <-third)
 	st.leave()
-	require.Zero(t, st.entered)
+	require.Zero(t, st.slots.entered)
 }
 
 func TestBurnEndsWithItsContext(t *testing.T) {
@@ -114,5 +113,5 @@ func TestBurnEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, st.burn(ctx, int64(time.Hour)), context.DeadlineExceeded)
-	require.NoError(t, st.burn(t.Context(), int64(time.Millisecond)), "the worker goes on")
+	require.NoError(t, st.burn(t.Context(), int64(time.Millisecond)), "the thread is free again")
 }
