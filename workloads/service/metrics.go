@@ -48,7 +48,7 @@ func (e *exporter) answered(caller, code string, took time.Duration) {
 }
 
 // handler serves /metrics, and /ready while ready says so.
-func (e *exporter) handler(ready func() bool) http.Handler {
+func (e *exporter) handler(ready func() bool) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(e.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {

@@ -12,11 +12,12 @@ import (
 // program is what the replica does for each request. The gateway is component
 // 0 of the call tree, as in the simulator, so that the draws agree.
 type program struct {
-	dist     workloads.Distribution
-	slowness float64
-	hold     bool
-	station  *station
-	steps    []step
+	dist      workloads.Distribution
+	slowness  float64
+	inflation inflation
+	hold      bool
+	station   *station
+	steps     []step
 }
 
 // step is a workloads.Step made ready: either burn or callees is set.
@@ -96,7 +97,8 @@ func (p *program) do(ctx context.Context, draws workloads.Draws) error {
 	return nil
 }
 
-// burn takes CPU time, holding a slot meanwhile.
+// burn takes CPU time, holding a slot meanwhile. The inflation is that of the
+// moment it begins: steps are short against any burst, waits may not be.
 func (p *program) burn(ctx context.Context, ns int64) error {
 	if !p.hold {
 		if err := p.station.enter(ctx); err != nil {
@@ -104,7 +106,7 @@ func (p *program) burn(ctx context.Context, ns int64) error {
 		}
 		defer p.station.leave()
 	}
-	return p.station.burn(ctx, ns)
+	return p.station.burn(ctx, int64(float64(ns)*p.inflation.factor()))
 }
 
 // callAll makes the calls of step i at the same time and waits for the last

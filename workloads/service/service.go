@@ -97,7 +97,7 @@ func (s *Service) Run(ctx context.Context) error {
 	failed := make(chan error, 2)
 	front := s.front()
 	go func() { failed <- front.serve(s.requests) }()
-	export := &http.Server{Handler: s.replica.metrics.handler(s.ready.Load), ReadHeaderTimeout: pingAfter}
+	export := &http.Server{Handler: s.replica.handler(s.ready.Load), ReadHeaderTimeout: pingAfter}
 	if s.metrics != nil {
 		go func() { failed <- export.Serve(s.metrics) }()
 	}
