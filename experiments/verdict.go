@@ -3,6 +3,7 @@ package experiments
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
@@ -25,10 +26,10 @@ const (
 // at its end without any having waited for a connection; 0 = it waits for the
 // last answer.
 func judge(m testbed.Measurement, atOnce int64) (Verdict, []string) {
-	var broken []string
+	broken := slices.Clone(m.Faults)
 	add := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }
 	if m.Answered == 0 || m.Latency == nil || m.Latency.TotalCount() == 0 {
-		return Invalid, []string{"no request was answered"}
+		return Invalid, append(broken, "no request was answered")
 	}
 	if m.OverRange > 0 {
 		add("%d latencies are beyond the histogram's range", m.OverRange)

@@ -58,6 +58,8 @@ func TestJudge(t *testing.T) {
 		"mean above P99":    {func(m *testbed.Measurement) { m.LatencyMeanUs = 10_100 }, Invalid, "not in order"},
 		"late generator":    {func(m *testbed.Measurement) { m.Lateness = late(20_000) }, Invalid, "the load generator was late: P99 20.0 ms"},
 		"late, saturated":   {func(m *testbed.Measurement) { m.Lateness, m.AchievedRPS = late(20_000), 50 }, Invalid, "the load generator was late"},
+		"fault":             {func(m *testbed.Measurement) { m.Faults, m.AchievedRPS = []string{"shaping dropped 3 of 9 packets"}, 50 }, Invalid, "shaping dropped 3 of 9 packets"},
+		"fault, no answer":  {func(m *testbed.Measurement) { m.Faults, m.Answered = []string{"shaping dropped 3 of 9 packets"}, 0 }, Invalid, "shaping dropped 3 of 9 packets"},
 		"on time":           {func(m *testbed.Measurement) { m.Lateness = late(9_000) }, Valid, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -60,7 +60,10 @@ type Measurement struct {
 	StepErrors []string
 	Events     int64 // simulator only: events processed
 	Warnings   []string
-	Setup      []SetupCheck // what was measured before the load; a live backend's
+	// Faults say how the testbed was not what the plan says during the run:
+	// the figures must not be used.
+	Faults []string
+	Setup  []SetupCheck // what was measured before the load; a live backend's
 }
 
 // SetupCheck is a property of the testbed that was measured before the load,

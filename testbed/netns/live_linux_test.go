@@ -2,8 +2,6 @@ package netns
 
 import (
 	"context"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -52,13 +50,11 @@ func TestJudgePairsNamesWhatIsOff(t *testing.T) {
 	require.Len(t, s.setup, 3)
 }
 
-// liveBackend is a backend whose program is built once for a test.
+// liveBackend is a backend with journals of its own.
 func liveBackend(t *testing.T) Backend {
 	t.Helper()
-	b := Backend{Options{Journals: t.TempDir(), Workload: filepath.Join(t.TempDir(), "workload")}}
+	b := Backend{Options{Journals: t.TempDir()}}
 	testbedtest.Require(t, "netns", b.Check(t.Context()))
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", b.Options.Workload, workloadPackage).CombinedOutput()
-	require.NoError(t, err, string(out))
 	return b
 }
 
@@ -70,10 +66,31 @@ func begin(t *testing.T, b Backend, p testbed.Plan, table heart.RoutingTable) *s
 	t.Cleanup(func() {
 		require.NoError(t, s.Close())
 		require.NoError(t, s.Close(), "closing again does nothing")
-		requireNothingLeft(t, s.run)
+		requireNothingLeft(t, b.Options.Journals, s.run)
 	})
 	require.NoError(t, s.Route(t.Context(), table))
 	return s
+}
+
+func TestBurnTogether(t *testing.T) {
+	nodes := func(cores ...float64) (nodes []nodeLayout) {
+		for _, c := range cores {
+			nodes = append(nodes, nodeLayout{Node: testbed.Node{Cores: c}})
+		}
+		return nodes
+	}
+	for _, c := range []struct {
+		nodes []nodeLayout
+		want  [][]int
+	}{
+		{nodes(0.25, 0.5, 0.5, 0.5), [][]int{{0, 1, 2, 3}}},
+		{nodes(1, 1, 1), [][]int{{0, 1}, {2}}},
+		{nodes(1.5, 0.75, 1.25), [][]int{{0}, {1, 2}}},
+		{nodes(2, 1, 4), [][]int{{1}}},
+		{nodes(4), nil},
+	} {
+		require.Equal(t, c.want, burnTogether(c.nodes, 2))
+	}
 }
 
 // A replica that dies in the run leaves no result, and the error says who and

@@ -41,6 +41,26 @@ func remove(ctx context.Context, e entry) error {
 	return fmt.Errorf("kind is unknown")
 }
 
+// exists says whether there is something of that kind and name.
+func exists(k kind, name string) (bool, error) {
+	path := name
+	switch k {
+	case kindCPUGroup:
+		_, err := tc.OpenGroup(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		return err == nil, err
+	case kindNamespace:
+		path = namespacePath(name)
+	}
+	_, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // removeGroup removes a CPU group and those inside it. It is made first where
 // it is not there: cgroup v1 counts CPU time in a second folder, which a crash
 // can have left behind alone.

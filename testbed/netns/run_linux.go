@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -50,7 +51,7 @@ func (s *session) measure(ctx context.Context, step func(context.Context) error)
 			return m, err
 		}
 	}
-	before := s.scraper.read(ctx)
+	before := s.scraper.readAll(ctx)
 	groupsBefore, err := s.groupStats()
 	if err != nil {
 		return m, err
@@ -66,7 +67,7 @@ func (s *session) measure(ctx context.Context, step func(context.Context) error)
 	}
 	stop()
 	beside.Wait()
-	after := s.scraper.read(ctx)
+	after := s.scraper.readAll(ctx)
 	groupsAfter, err := s.groupStats()
 	if err := errors.Join(err, windowsErr); err != nil {
 		return m, err
@@ -78,7 +79,9 @@ func (s *session) measure(ctx context.Context, step func(context.Context) error)
 	s.mu.Lock()
 	m.Tables = s.tables
 	s.mu.Unlock()
-	m.Warnings = append(s.warnings(before, after), noiseFloor(noise))
+	var late []string
+	m.Faults, late = judgeShaping(s.shaped())
+	m.Warnings = slices.Concat(s.warnings(before, after), late, []string{noiseFloor(noise)})
 	return m, nil
 }
 

@@ -41,12 +41,15 @@ func newScraper(l layout, namespace string) *scraper {
 	return s
 }
 
-// read scrapes all replicas now, at the same time.
-func (s *scraper) read(ctx context.Context) counters {
+// readAll scrapes all replicas.
+func (s *scraper) readAll(ctx context.Context) counters { return s.read(ctx, s.replicas) }
+
+// read scrapes replicas now, at the same time.
+func (s *scraper) read(ctx context.Context, replicas []replicaLayout) counters {
 	c := counters{at: time.Now(), of: map[string]reading{}}
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for _, r := range s.replicas {
+	for _, r := range replicas {
 		all.Go(func() {
 			if got, err := s.readOne(ctx, r); err == nil {
 				mu.Lock()
@@ -122,7 +125,7 @@ func (s *scraper) loop(ctx context.Context) {
 	ticker := time.NewTicker(s.every)
 	defer ticker.Stop()
 	for {
-		c := s.read(ctx)
+		c := s.readAll(ctx)
 		if ctx.Err() != nil {
 			return // half a scrape
 		}

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,9 +36,12 @@ func start(ctx context.Context, o Options, l layout) (testbed.Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
+	var slowest stage
+	var longest time.Duration
 	for _, st := range []stage{
 		{"create the folder", 10 * time.Second, s.makeFolder},
-		{"find or build the workload program", 3 * time.Minute, s.findProgram},
+		{"find or build the workload program", 10 * time.Minute, s.findProgram},
 		{"create the CPU groups", 10 * time.Second, s.makeGroups},
 		{"create the namespaces and links", 30 * time.Second, s.makeNamespaces},
 		{"shape the links", 30 * time.Second, s.shapeLinks},
@@ -47,10 +51,16 @@ func start(ctx context.Context, o Options, l layout) (testbed.Session, error) {
 		{"start the replicas", time.Minute, s.launchReplicas},
 		{"wait for the replicas", time.Minute, s.awaitReplicas},
 	} {
+		at := time.Now()
 		if err := st.run(ctx); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
+		if took := time.Since(at); took > longest {
+			slowest, longest = st, took
+		}
 	}
+	s.notes = append(s.notes, fmt.Sprintf("set-up: %d nodes and %d replicas stood after %.1f s, of which to %s %.1f s",
+		len(l.nodes), len(l.replicas), time.Since(began).Seconds(), slowest.name, longest.Seconds()))
 	return s, nil
 }
 
@@ -97,13 +107,18 @@ func newSession(o Options, l layout) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("own start time: %w", err)
 	}
-	j, err := openJournal(o.journals(), run, os.Getpid(), began)
+	journals, err := filepath.Abs(o.journals())
+	if err != nil {
+		return nil, fmt.Errorf("find folder of journals: %w", err)
+	}
+	j, err := openJournal(journals, run, os.Getpid(), began)
 	if err != nil {
 		return nil, err
 	}
 	s := &session{
 		options: o, layout: l, run: run, journal: j,
-		folder: filepath.Join(os.TempDir(), folderPrefix+run),
+		// Beside the journal, so that a boot empties both or neither.
+		folder: filepath.Join(journals, folderPrefix+run),
 		bridge: namespacePrefix + run + "-switch", client: namespacePrefix + run + "-client",
 	}
 	for i := range l.nodes {
@@ -114,22 +129,45 @@ func newSession(o Options, l layout) (*session, error) {
 }
 
 func (s *session) makeFolder(context.Context) error {
-	if err := s.journal.add(entry{Kind: kindFolder, Name: s.folder}); err != nil {
+	if err := s.claim(kindFolder, s.folder); err != nil {
 		return err
 	}
 	return os.Mkdir(s.folder, 0o755)
 }
 
+// claim journals that something is about to be made. What is there already is
+// somebody else's: it is an error, and not journalled, or it would be removed.
+func (s *session) claim(k kind, name string) error {
+	there, err := exists(k, name)
+	if err != nil {
+		return err
+	}
+	if there {
+		return fmt.Errorf("%s %s is there already and not of this run", k, name)
+	}
+	return s.journal.add(entry{Kind: k, Name: name})
+}
+
 func (s *session) findProgram(ctx context.Context) (err error) {
-	s.program, err = s.options.workload(ctx, s.folder)
+	s.program, err = s.options.workload(ctx, s.makeBuildFolder)
 	return err
+}
+
+// makeBuildFolder makes a folder in which to build the program: that of the
+// run may lie on a disk whose programs may not be executed, as /run often is.
+func (s *session) makeBuildFolder() (string, error) {
+	dir := filepath.Join(os.TempDir(), folderPrefix+s.run+"-build")
+	if err := s.claim(kindFolder, dir); err != nil {
+		return "", err
+	}
+	return dir, os.Mkdir(dir, 0o755)
 }
 
 // makeGroups creates a group for every node and inside it one for each of its
 // replicas.
 func (s *session) makeGroups(context.Context) error {
 	root := groupPrefix + s.run
-	if err := s.journal.add(entry{Kind: kindCPUGroup, Name: root}); err != nil {
+	if err := s.claim(kindCPUGroup, root); err != nil {
 		return err
 	}
 	for i, n := range s.layout.nodes {
@@ -162,7 +200,10 @@ func (s *session) makeGroups(context.Context) error {
 // nodes.
 func (s *session) makeNamespaces(ctx context.Context) error {
 	create := func(name string) error {
-		if err := errors.Join(ctx.Err(), s.journal.add(entry{Kind: kindNamespace, Name: name})); err != nil {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := s.claim(kindNamespace, name); err != nil {
 			return err
 		}
 		return makeNamespace(name)
@@ -289,19 +330,22 @@ func (s *session) awaitReplicas(ctx context.Context) error {
 	waiting, crashed := context.WithCancelCause(ctx)
 	defer crashed(nil)
 	defer watch(s.processes, func(err error) { crashed(err) })()
+	missing := s.layout.replicas
 	for {
-		counters := s.scraper.read(waiting)
-		var missing []string
-		for _, r := range s.layout.replicas {
-			if _, here := counters.of[r.Name]; !here {
-				missing = append(missing, r.Name)
-			}
-		}
+		counters := s.scraper.read(waiting, missing)
+		missing = slices.DeleteFunc(slices.Clone(missing), func(r replicaLayout) bool {
+			_, here := counters.of[r.Name]
+			return here
+		})
 		if len(missing) == 0 {
 			return nil
 		}
 		if err := pause(waiting, 20*time.Millisecond); err != nil {
-			return fmt.Errorf("no metrics yet of %s: %w", strings.Join(missing, ", "), err)
+			var names []string
+			for _, r := range missing {
+				names = append(names, r.Name)
+			}
+			return fmt.Errorf("no metrics yet of %s: %w", strings.Join(names, ", "), err)
 		}
 	}
 }

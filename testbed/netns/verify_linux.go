@@ -19,6 +19,7 @@ import (
 const (
 	roundTripProbes   = 9
 	roundTripParallel = 4
+	roundTripTries    = 3
 	// A measured median may differ from the plan by this part of it, or by the
 	// slack: what the machine itself adds to a round trip, most of it the two
 	// wake-ups of idle processes.
@@ -62,15 +63,26 @@ func (s *session) verifyRoundTrips(ctx context.Context) (err error) {
 	if priorityErr == nil {
 		defer func() { err = errors.Join(err, restore()) }()
 	}
+	for range roundTripTries {
+		if err := measureOff(ctx, pairs); err != nil {
+			return err
+		}
+	}
+	return s.judgePairs(pairs)
+}
+
+// measureOff measures the pairs whose round trip is not what it should be: at
+// first all of them, then those that other work on the machine got in the way
+// of. A delay that is wrong stays so.
+func measureOff(ctx context.Context, pairs []pair) error {
 	probes, ctx := errgroup.WithContext(ctx)
 	probes.SetLimit(roundTripParallel)
 	for i := range pairs {
-		probes.Go(func() error { return pairs[i].measure(ctx) })
+		if p := &pairs[i]; p.measured == 0 || p.off() {
+			probes.Go(func() error { return p.measure(ctx) })
+		}
 	}
-	if err := probes.Wait(); err != nil {
-		return err
-	}
-	return s.judgePairs(pairs)
+	return probes.Wait()
 }
 
 // measure takes the median of several probes.
@@ -92,6 +104,11 @@ func (p *pair) measure(ctx context.Context) error {
 	return nil
 }
 
+// off says whether the measured round trip is not that of the plan.
+func (p *pair) off() bool {
+	return (p.measured - p.spec).Abs() > roundTripSlack+time.Duration(roundTripTolerance*float64(p.spec))
+}
+
 // judgePairs notes the measured round trips and fails for those that are not
 // what they should be.
 func (s *session) judgePairs(pairs []pair) error {
@@ -101,8 +118,7 @@ func (s *session) judgePairs(pairs []pair) error {
 			What: fmt.Sprintf("round trip %s to %s", p.from, p.to), Unit: "ms",
 			Spec: ms(p.spec), Measured: ms(p.measured),
 		})
-		off := (p.measured - p.spec).Abs()
-		if off > roundTripSlack+time.Duration(roundTripTolerance*float64(p.spec)) {
+		if p.off() {
 			faults = append(faults, fmt.Errorf("round trip %s to %s: measured %.2f ms, expected %.2f ms", p.from, p.to, ms(p.measured), ms(p.spec)))
 		}
 	}
@@ -116,27 +132,53 @@ const (
 	burnTolerance = 0.25 // of the quota; a period is a fifth of the burn
 )
 
-// verifyQuotas lets every node burn CPU, one after the other, and fails if one
-// gets more of the machine than its quota. One that gets less has a quota, but
-// other work on the machine is in its way, which the result's table of checks
-// shows. A node with as many cores as the machine, or more, is bound by the
-// machine and not measured.
+// verifyQuotas lets every node burn CPU, as many at the same time as this
+// machine has cores for, and fails if one gets more of the machine than its
+// quota. One that gets less has a quota, but other work on the machine is in
+// its way, which the result's table of checks shows. A node with as many cores
+// as the machine, or more, is bound by the machine and not measured.
 func (s *session) verifyQuotas(ctx context.Context) error {
 	var faults []error
-	for i, n := range s.layout.nodes {
-		if n.Cores >= float64(runtime.NumCPU()) {
-			continue
+	for _, together := range burnTogether(s.layout.nodes, float64(runtime.NumCPU())) {
+		got := make([]float64, len(together))
+		burns, ctx := errgroup.WithContext(ctx)
+		for k, i := range together {
+			burns.Go(func() (err error) {
+				if got[k], err = s.burn(ctx, i); err != nil {
+					err = fmt.Errorf("node %s: %w", s.layout.nodes[i].Name, err)
+				}
+				return err
+			})
 		}
-		got, err := s.burn(ctx, i)
-		if err != nil {
-			return fmt.Errorf("node %s: %w", n.Name, err)
+		if err := burns.Wait(); err != nil {
+			return err
 		}
-		s.setup = append(s.setup, testbed.SetupCheck{What: "CPU of " + n.Name, Unit: "cores", Spec: n.Cores, Measured: got})
-		if got > (1+burnTolerance)*n.Cores {
-			faults = append(faults, fmt.Errorf("node %s: measured %.2f cores, expected at most %.2f", n.Name, got, n.Cores))
+		for k, i := range together {
+			n := s.layout.nodes[i]
+			s.setup = append(s.setup, testbed.SetupCheck{What: "CPU of " + n.Name, Unit: "cores", Spec: n.Cores, Measured: got[k]})
+			if got[k] > (1+burnTolerance)*n.Cores {
+				faults = append(faults, fmt.Errorf("node %s: measured %.2f cores, expected at most %.2f", n.Name, got[k], n.Cores))
+			}
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// burnTogether deals the nodes that are smaller than the machine to groups
+// that it has the cores for.
+func burnTogether(nodes []nodeLayout, machine float64) (groups [][]int) {
+	used := 0.0 // by the last group
+	for i, n := range nodes {
+		if n.Cores >= machine {
+			continue
+		}
+		if len(groups) == 0 || used+n.Cores > machine {
+			groups, used = append(groups, nil), 0
+		}
+		groups[len(groups)-1] = append(groups[len(groups)-1], i)
+		used += n.Cores
+	}
+	return groups
 }
 
 // burn keeps the node's group busy and gives the cores it got.

@@ -29,17 +29,20 @@ func (s *session) warnings(before, after counters) []string {
 			add("replica %s: its requests are missing from the seen shares, its metrics could not be read", r.Name)
 		}
 	}
-	ws = append(ws, s.shaping()...)
 	return append(ws, s.setupSummary()...)
 }
 
-// shaping says what the shapers did that the plan did not ask for.
-func (s *session) shaping() []string {
+// tooLate is the part of the packets that may be late. If more are, a P99 says
+// more about this machine than about the plan.
+const tooLate = 0.01
+
+// shaped sums up what the shapers did since they were made.
+func (s *session) shaped() (tc.Stats, error) {
 	var sum tc.Stats
 	for _, shaper := range s.shapers {
 		stats, err := shaper.Stats()
 		if err != nil {
-			return []string{fmt.Sprintf("shaping: %v", err)}
+			return sum, err
 		}
 		sum.Packets += stats.Packets
 		sum.Dropped += stats.Dropped
@@ -47,11 +50,29 @@ func (s *session) shaping() []string {
 		sum.Late += stats.Late
 		sum.MaxLate = max(sum.MaxLate, stats.MaxLate)
 	}
-	if sum.Dropped+sum.Reordered+sum.Late == 0 {
-		return nil
+	return sum, nil
+}
+
+// judgeShaping says what the shapers did that the plan did not ask for. A plan
+// asks for no loss and for no packet before an earlier one.
+func judgeShaping(sum tc.Stats, err error) (faults, warnings []string) {
+	if err != nil {
+		faults = append(faults, fmt.Sprintf("shaping: %v", err))
 	}
-	return []string{fmt.Sprintf("shaping: of %d packets %d were dropped, %d reordered, %d late by more than %v (at most %v)",
-		sum.Packets, sum.Dropped, sum.Reordered, sum.Late, tc.LateAfter, sum.MaxLate)}
+	if sum.Dropped > 0 {
+		faults = append(faults, fmt.Sprintf("shaping dropped %d of %d packets: a queue was full", sum.Dropped, sum.Packets))
+	}
+	if sum.Reordered > 0 {
+		faults = append(faults, fmt.Sprintf("shaping let %d of %d packets overtake earlier ones", sum.Reordered, sum.Packets))
+	}
+	late := fmt.Sprintf("%d of %d packets were late by more than %v, at most by %v", sum.Late, sum.Packets, tc.LateAfter, sum.MaxLate)
+	switch {
+	case float64(sum.Late) > tooLate*float64(sum.Packets):
+		faults = append(faults, "measured delays off the scenario: "+late)
+	case sum.Late > 0:
+		warnings = append(warnings, "shaping: "+late)
+	}
+	return faults, warnings
 }
 
 // setupSummary sums the checks of the set-up up by unit.

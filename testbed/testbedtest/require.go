@@ -17,9 +17,13 @@ func Require(t *testing.T, backend string, err error) {
 	if err == nil {
 		return
 	}
-	required := slices.Contains(strings.Split(os.Getenv("HEARTBED_REQUIRE"), ","), backend)
-	if errors.Is(err, errors.ErrUnsupported) && !required {
+	if errors.Is(err, errors.ErrUnsupported) && !Required(backend) {
 		t.Skipf("%s cannot run here: %v", backend, err)
 	}
 	t.Fatalf("%s cannot run here: %v", backend, err)
+}
+
+// Required says whether HEARTBED_REQUIRE lists the backend.
+func Required(backend string) bool {
+	return slices.Contains(strings.Split(os.Getenv("HEARTBED_REQUIRE"), ","), backend)
 }
