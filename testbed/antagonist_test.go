@@ -55,3 +55,9 @@ func TestBurstsFollowTheSeed(t *testing.T) {
 	fixed, _ := lengths(&all[2], 3)
 	require.Equal(t, []time.Duration{5 * time.Second, 5 * time.Second, 5 * time.Second}, fixed)
 }
+
+func TestValidateNamesWhatNoBackendCanPlay(t *testing.T) {
+	err := testbed.Plan{Antagonists: []testbed.Antagonist{{Nodes: []string{"n9"}, BurstMin: 2, BurstMax: 1, PauseMin: 1, PauseMax: 1}}}.Validate()
+	require.ErrorContains(t, err, `antagonist 1: found node "n9", expected one of the plan`)
+	require.ErrorContains(t, err, "antagonist 1: found bursts of 2ns to 1ns")
+}

@@ -1,6 +1,8 @@
 package testbed
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -86,7 +88,8 @@ type Antagonist struct {
 	// Inflate multiplies the CPU time of requests on the node during a burst
 	// (contention for caches and memory); 0 = 1.
 	Inflate float64 `yaml:"inflate,omitempty"`
-	// StealCores takes cores of the node away during a burst.
+	// StealCores takes cores of the node away during a burst. With none left
+	// its replicas stand still.
 	StealCores float64            `yaml:"stealCores,omitempty"`
 	BurstMin   workloads.Duration `yaml:"burstMin"`
 	BurstMax   workloads.Duration `yaml:"burstMax"`
@@ -111,6 +114,26 @@ func (p Plan) Topology() heart.Topology {
 	t.Replicas = append(t.Replicas, p.Replicas...)
 	t.Calls = append(t.Calls, p.App.Calls()...)
 	return t
+}
+
+// Validate reports what in the plan's nodes, replicas and antagonists no
+// backend could play, joined.
+func (p Plan) Validate() error {
+	t := p.Topology()
+	faults := []error{t.Validate()}
+	at := t.NodeIndex()
+	for i, a := range p.Antagonists {
+		for _, name := range a.Nodes {
+			if _, known := at[name]; !known {
+				faults = append(faults, fmt.Errorf("antagonist %d: found node %q, expected one of the plan", i+1, name))
+			}
+		}
+		if a.BurstMin <= 0 || a.PauseMin <= 0 || a.BurstMax < a.BurstMin || a.PauseMax < a.PauseMin {
+			faults = append(faults, fmt.Errorf("antagonist %d: found bursts of %v to %v and pauses of %v to %v, expected lengths above 0s",
+				i+1, a.BurstMin, a.BurstMax, a.PauseMin, a.PauseMax))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // StealsFrom says whether an antagonist takes cores of the node.

@@ -50,10 +50,7 @@ type replicaLayout struct {
 // newLayout checks the plan for what the backend needs and deals addresses.
 func newLayout(p testbed.Plan) (layout, error) {
 	l := layout{plan: p, topology: p.Topology()}
-	faults := []error{l.topology.Validate(), p.App.Validate(), p.Load.Validate()}
-	if len(p.Antagonists) > 0 {
-		faults = append(faults, fmt.Errorf("antagonists: found %d, expected none on this backend: %w", len(p.Antagonists), errors.ErrUnsupported))
-	}
+	faults := []error{p.Validate(), p.App.Validate(), p.Load.Validate()}
 	if len(p.Nodes) > maxNodes {
 		faults = append(faults, fmt.Errorf("nodes: found %d, expected at most %d", len(p.Nodes), maxNodes))
 	}

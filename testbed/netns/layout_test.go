@@ -1,7 +1,6 @@
 package netns
 
 import (
-	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -63,10 +62,11 @@ func TestRoundTrips(t *testing.T) {
 
 func TestLayoutRefuses(t *testing.T) {
 	p := testbedtest.Plan()
-	p.Antagonists = []testbed.Antagonist{{Nodes: []string{"n1"}, StealCores: 1}}
+	p.Antagonists = []testbed.Antagonist{{Nodes: []string{"n9"}, StealCores: 1}}
 	p.Load.Schedule = "closed"
 	_, err := newLayout(p)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, `antagonist 1: found node "n9"`)
+	require.ErrorContains(t, err, "antagonist 1: found bursts of 0s to 0s")
 	require.ErrorContains(t, err, `found "closed"`, "all faults at once")
 
 	crowded := testbedtest.Plan()

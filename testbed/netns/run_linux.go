@@ -41,6 +41,8 @@ func (s *session) measure(ctx context.Context, step func(context.Context) error)
 	beside.Go(func() { s.scraper.loop(besides) })
 	var stepErrors []string
 	beside.Go(func() { stepErrors = s.control(besides, step) })
+	var antagonistsErr error
+	beside.Go(func() { antagonistsErr = s.antagonise(besides) })
 
 	t := s.layout.plan.Timing
 	if warmup := t.Warmup.Std(); warmup > 0 {
@@ -69,7 +71,7 @@ func (s *session) measure(ctx context.Context, step func(context.Context) error)
 	beside.Wait()
 	after := s.scraper.readAll(ctx)
 	groupsAfter, err := s.groupStats()
-	if err := errors.Join(err, windowsErr); err != nil {
+	if err := errors.Join(err, windowsErr, antagonistsErr); err != nil {
 		return m, err
 	}
 	m = measurement(result)

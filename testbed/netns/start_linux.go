@@ -177,23 +177,27 @@ func (s *session) makeGroups(context.Context) error {
 		}
 		s.nodeGroups = append(s.nodeGroups, g)
 	}
-	server := s.layout.plan.App.Server
 	for k, r := range s.layout.replicas {
-		var limit tc.CPULimit
-		if server.LimitCores > 0 && r.Component != testbed.GatewayComponent {
-			limit = tc.CPULimit{
-				// cgroup v1 takes no quota above that of the group around it
-				Cores:  min(server.LimitCores, s.layout.nodes[r.node].Cores),
-				Period: server.Period.Std(), Burst: server.Burst.Std(),
-			}
-		}
-		g, err := tc.NewGroup(fmt.Sprintf("%s/%d/%d", root, r.node+1, k+1), limit)
+		g, err := tc.NewGroup(fmt.Sprintf("%s/%d/%d", root, r.node+1, k+1), s.layout.limit(r))
 		if err != nil {
 			return fmt.Errorf("replica %s: %w", r.Name, err)
 		}
 		s.groups = append(s.groups, g)
 	}
 	return nil
+}
+
+// limit is the quota of a replica's group. cgroup v1 takes none above that of
+// the group around it.
+func (l layout) limit(r replicaLayout) tc.CPULimit {
+	server := l.plan.App.Server
+	if server.LimitCores == 0 || r.Component == testbed.GatewayComponent {
+		return tc.CPULimit{}
+	}
+	return tc.CPULimit{
+		Cores:  min(server.LimitCores, l.nodes[r.node].Cores),
+		Period: server.Period.Std(), Burst: server.Burst.Std(),
+	}
 }
 
 // makeNamespaces creates those of the bridge, the load generator and the

@@ -65,7 +65,7 @@ type replica struct {
 
 func newWorld(p testbed.Plan) (*world, error) {
 	w := &world{plan: p, topology: p.Topology(), components: map[string]*component{}}
-	if err := w.topology.Validate(); err != nil {
+	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("start simulation: %w", err)
 	}
 	w.buildNodes()
