@@ -43,7 +43,7 @@ var arrows = map[string][]string{
 	"cmd/internal/cli":              {},
 	"cmd/heartbed":                  {"cmd/internal/cli", "heart", "heart/policy", "workloads", "testbed", "testbed/sim", "testbed/netns", "tc", "experiments", "analysis"},
 	"cmd/workload":                  {"cmd/internal/cli", "workloads", "workloads/service", "workloads/probe", "workloads/loadgen", "workloads/loadgen/loadgentest"},
-	"bench":                         {"heart", "heart/flow", "heart/policy", "heart/xds", "tc", "tc/tctest", "workloads/loadgen/loadgentest", "testbed", "testbed/sim", "experiments"},
+	"bench":                         {"heart", "heart/flow", "heart/policy", "heart/xds", "tc", "tc/tctest", "workloads", "workloads/service", "workloads/loadgen/loadgentest", "testbed", "testbed/sim", "testbed/netns", "experiments"},
 }
 
 // testArrows are what the tests of a folder may import besides.

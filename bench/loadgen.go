@@ -42,8 +42,8 @@ func runLoadgen(ctx context.Context, out io.Writer, o options) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	ours := filepath.Join(dir, "workload")
-	if err := command(ctx, nil, "go", "build", "-o", ours, "heartbed/cmd/workload"); err != nil {
+	ours, err := buildWorkload(ctx, dir)
+	if err != nil {
 		return err
 	}
 	theirs := filepath.Join(dir, "vegeta")

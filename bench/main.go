@@ -37,6 +37,8 @@ var sections = []section{
 	{"simulator", "events of the simulator", runSimulator},
 	{"delay", "packet delay between two namespaces: error and drops", runDelay},
 	{"xds", "routing tables over xDS: time to the last ack, CPU a request and hop", runXDS},
+	{"service", "service processes: memory of 25, CPU a call at a low and at the highest rate", runService},
+	{"setup", "namespaces: time until 25 replicas on 5 nodes stand", runSetup},
 	{"loadgen", "load generator: highest rate on one core beside vegeta, memory", runLoadgen},
 }
 
