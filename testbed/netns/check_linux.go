@@ -15,8 +15,8 @@ import (
 
 // check tries what a run needs rather than ask for versions and modules.
 func check(ctx context.Context, _ Options) error {
-	if os.Geteuid() != 0 {
-		return fmt.Errorf("network namespaces need root: run it with sudo: %w", errors.ErrUnsupported)
+	if err := isRoot(); err != nil {
+		return err
 	}
 	if err := onOwnThread(tryLinks); err != nil {
 		return err
@@ -29,6 +29,13 @@ func check(ctx context.Context, _ Options) error {
 		return nil
 	}
 	return fmt.Errorf("no way to delay packets: %w", errors.Join(probed.Netem, probed.NFQueue))
+}
+
+func isRoot() error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("network namespaces need root: run it with sudo: %w", errors.ErrUnsupported)
+	}
+	return nil
 }
 
 // tryLinks makes a bridge with a veth pair in a namespace without a name,

@@ -98,7 +98,7 @@ func TestKilledRunIsUndone(t *testing.T) {
 		done, err := Down(t.Context(), dir)
 		require.NoError(t, err)
 		for _, d := range done {
-			requireNothingLeft(t, dir, d.Run)
+			requireNothingLeft(t, d.Run)
 			found += d.Changes
 		}
 		again, err := Down(t.Context(), dir)
@@ -108,13 +108,13 @@ func TestKilledRunIsUndone(t *testing.T) {
 	require.Positive(t, found, "no kill came while anything was there")
 }
 
-// requireNothingLeft looks for the traces of a run on this host. Its journal
-// and its folder are in a folder that the caller knows.
-func requireNothingLeft(t *testing.T, journals, run string) {
+// requireNothingLeft looks for the traces of a run on this host.
+func requireNothingLeft(t *testing.T, run string) {
 	t.Helper()
 	for _, pattern := range []string{
 		filepath.Join(namespaceFolder, "*"+run+"*"),
-		filepath.Join(journals, "*"+run+"*"), filepath.Join(os.TempDir(), "*"+run+"*"),
+		filepath.Join(DefaultJournals(), "*"+run+"*"), filepath.Join(os.TempDir(), "*"+run+"*"),
+		filepath.Join(os.TempDir(), "*", "*", "*"+run+"*"), // of t.TempDir
 		filepath.Join("/sys/fs/cgroup", groupPrefix+run), filepath.Join("/sys/fs/cgroup/*", groupPrefix+run),
 	} {
 		found, err := filepath.Glob(pattern)
@@ -143,7 +143,7 @@ func TestDownUndoesLeftovers(t *testing.T) {
 	done, err := Down(t.Context(), dir)
 	require.NoError(t, err)
 	require.Equal(t, []Removed{{Run: "0badcafe", Changes: 1}}, done)
-	requireNothingLeft(t, dir, "0badcafe")
+	requireNothingLeft(t, "0badcafe")
 	require.NoError(t, refuseLeftovers(Options{Journals: dir}))
 }
 

@@ -66,7 +66,7 @@ func begin(t *testing.T, b Backend, p testbed.Plan, table heart.RoutingTable) *s
 	t.Cleanup(func() {
 		require.NoError(t, s.Close())
 		require.NoError(t, s.Close(), "closing again does nothing")
-		requireNothingLeft(t, b.Options.Journals, s.run)
+		requireNothingLeft(t, s.run)
 	})
 	require.NoError(t, s.Route(t.Context(), table))
 	return s

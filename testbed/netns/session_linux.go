@@ -30,8 +30,8 @@ type session struct {
 	shapers        []tc.Shaper
 	processes      []*process
 	routes         *xds.Server
-	serving        sync.WaitGroup
-	xdsErr         error
+	served         chan struct{} // closed when routes is served no more
+	servedErr      error         // why, once it is
 	scraper        *scraper
 	setup          []testbed.SetupCheck
 	notes          []string // warnings of the run
@@ -54,14 +54,15 @@ func (s *session) Observe(context.Context) (heart.Observation, error) {
 
 // Route puts the table into force and waits until every caller has accepted
 // it; new requests follow it, open connections under per-connection balancing
-// keep their replica.
+// keep their replica. Without the xDS server the callers keep what they have.
 func (s *session) Route(ctx context.Context, table heart.RoutingTable) error {
+	if err := s.gone(); err != nil {
+		return fmt.Errorf("route: %w", err)
+	}
 	if err := s.routes.Route(ctx, table); err != nil {
 		return err
 	}
-	within, cancel := context.WithTimeout(ctx, routeLimit)
-	defer cancel()
-	if _, err := s.routes.WaitAcked(within); err != nil {
+	if err := s.awaitAcks(ctx); err != nil {
 		return fmt.Errorf("route: wait for the callers to accept the table: %w", err)
 	}
 	s.mu.Lock()
@@ -72,6 +73,37 @@ func (s *session) Route(ctx context.Context, table heart.RoutingTable) error {
 	}
 	s.tables = append(s.tables, testbed.TimedTable{At: at, Table: table})
 	return nil
+}
+
+func (s *session) awaitAcks(ctx context.Context) error {
+	waiting, cancel := context.WithTimeout(ctx, routeLimit)
+	defer cancel()
+	go func() {
+		select {
+		case <-s.served:
+			cancel()
+		case <-waiting.Done():
+		}
+	}()
+	_, err := s.routes.WaitAcked(waiting)
+	if gone := s.gone(); err != nil && gone != nil {
+		return gone
+	}
+	return err
+}
+
+// gone says why xDS is not served any more; nil = it is.
+func (s *session) gone() error {
+	select {
+	case <-s.served:
+	default:
+		return nil
+	}
+	err := errors.New("the xDS server has ended, callers keep the table they have")
+	if s.servedErr != nil {
+		err = fmt.Errorf("%w: %w", err, s.servedErr)
+	}
+	return err
 }
 
 // Run offers the plan's load in real time. It can run once. A process that
@@ -113,8 +145,8 @@ func (s *session) Close() error {
 	}
 	if s.routes != nil {
 		s.routes.Stop()
-		s.serving.Wait()
-		errs = append(errs, s.xdsErr)
+		<-s.served
+		errs = append(errs, s.servedErr)
 	}
 	s.scraper.http.CloseIdleConnections()
 	for _, shaper := range s.shapers {

@@ -29,7 +29,7 @@ type stage struct {
 
 // start stands a run up. Whatever fails, what was made until then is undone.
 func start(ctx context.Context, o Options, l layout) (testbed.Session, error) {
-	if err := refuseLeftovers(o); err != nil {
+	if err := errors.Join(isRoot(), refuseLeftovers(o)); err != nil {
 		return nil, err
 	}
 	s, err := newSession(o, l)
@@ -277,7 +277,11 @@ func (s *session) serveXDS(context.Context) error {
 		Addresses: addresses, Topology: s.layout.topology,
 		NewConnectionPerRequest: s.layout.plan.Network.Connections == 0,
 	})
-	s.serving.Go(func() { s.xdsErr = s.routes.Serve(listener) })
+	s.served = make(chan struct{})
+	go func() {
+		defer close(s.served)
+		s.servedErr = s.routes.Serve(listener)
+	}()
 	return nil
 }
 
