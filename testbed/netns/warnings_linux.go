@@ -6,30 +6,44 @@ import (
 	"slices"
 
 	"heartbed/tc"
+	"heartbed/testbed"
 )
 
 // warnings says what a reader of the result must know of the testbed.
 func (s *session) warnings(before, after counters) []string {
-	p := s.layout.plan
-	ws := slices.Clone(s.notes)
+	ws := slices.Concat(s.notes, planWarnings(s.layout.plan, float64(runtime.NumCPU())))
+	for _, r := range s.layout.replicas {
+		_, was := before.of[r.Name]
+		if _, is := after.of[r.Name]; !was || !is {
+			ws = append(ws, fmt.Sprintf("replica %s: its requests are missing from the seen shares, its metrics could not be read", r.Name))
+		}
+	}
+	return append(ws, s.setupSummary()...)
+}
+
+// planWarnings says what a machine of so many cores cannot do as the plan says.
+func planWarnings(p testbed.Plan, machine float64) (ws []string) {
 	add := func(format string, args ...any) { ws = append(ws, fmt.Sprintf(format, args...)) }
-	cores := 0.0
+	cores, largest := 0.0, testbed.Node{}
 	for _, n := range p.Nodes {
 		cores += n.Cores
+		if n.Cores > largest.Cores {
+			largest = n
+		}
 	}
-	if machine := runtime.NumCPU(); cores > float64(machine) {
-		add("the nodes have %.4g cores in all, this machine has %d: they get in each other's way where they are busy at the same time; --scale divides CPU and load", cores, machine)
+	if largest.Cores > machine {
+		add("node %s has %.4g cores, more than this machine with %.4g: it never gets them; --scale divides CPU and load", largest.Name, largest.Cores, machine)
+	}
+	if cores > machine {
+		add("the nodes have %.4g cores in all, this machine has %.4g: they get in each other's way where they are busy at the same time; --scale divides CPU and load", cores, machine)
+	}
+	if used := usable(p, largest); used > machine {
+		add("a replica may use %.4g cores, more than this machine has: its utilisation cannot reach 1", used)
 	}
 	if p.Network.ProxyThreads > 1 {
 		add("network.proxyThreads: a caller here has one least-request counter a replica, not %d", p.Network.ProxyThreads)
 	}
-	for _, r := range s.layout.replicas {
-		_, was := before.of[r.Name]
-		if _, is := after.of[r.Name]; !was || !is {
-			add("replica %s: its requests are missing from the seen shares, its metrics could not be read", r.Name)
-		}
-	}
-	return append(ws, s.setupSummary()...)
+	return ws
 }
 
 // tooLate is the part of the packets that may be late. If more are, a P99 says

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"heartbed/tc"
+	"heartbed/testbed"
+	"heartbed/testbed/testbedtest"
 )
 
 func TestJudgeShaping(t *testing.T) {
@@ -31,6 +33,36 @@ func TestJudgeShaping(t *testing.T) {
 			faults, warnings := judgeShaping(c.stats, c.err)
 			requireOne(t, c.fault, faults)
 			requireOne(t, c.warning, warnings)
+		})
+	}
+}
+
+// A quota above what the machine has is no error of the kernel's: the plan's
+// CPU capacity silently is not there.
+func TestQuotaLargerThanTheMachine(t *testing.T) {
+	plan := func(change func(*testbed.Plan)) testbed.Plan {
+		p := testbedtest.Plan() // two nodes of a core, replicas of one
+		change(&p)
+		return p
+	}
+	for name, c := range map[string]struct {
+		plan    testbed.Plan
+		machine float64
+		want    []string
+	}{
+		"fits":           {plan(func(*testbed.Plan) {}), 2, nil},
+		"all nodes":      {plan(func(*testbed.Plan) {}), 1, []string{"the nodes have 2 cores in all, this machine has 1"}},
+		"one node":       {plan(func(p *testbed.Plan) { p.Nodes[1].Cores = 64 }), 2, []string{"node n2 has 64 cores, more than this machine with 2", "65 cores in all"}},
+		"replica":        {plan(func(p *testbed.Plan) { p.App.Server.Threads = 4 }), 2, []string{"a replica may use 4 cores"}},
+		"replica, bound": {plan(func(p *testbed.Plan) { p.App.Server.Threads, p.App.Server.LimitCores = 4, 1.5 }), 2, nil},
+		"proxy":          {plan(func(p *testbed.Plan) { p.Network.ProxyThreads = 2 }), 2, []string{"one least-request counter a replica, not 2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := planWarnings(c.plan, c.machine)
+			require.Len(t, got, len(c.want))
+			for i, want := range c.want {
+				require.Contains(t, got[i], want)
+			}
 		})
 	}
 }
