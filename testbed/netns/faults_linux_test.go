@@ -179,6 +179,26 @@ func TestNamesThatAreTaken(t *testing.T) {
 	require.NoError(t, removeNamespace(t.Context(), s.client))
 }
 
+// What a process said last is part of the error: its log goes with the run.
+func TestEndOfAProcessIsTold(t *testing.T) {
+	testbedtest.Require(t, "netns", needsRoot())
+	const namespace = "hb-0badcafe-end"
+	require.NoError(t, makeNamespace(namespace))
+	t.Cleanup(func() { require.NoError(t, removeNamespace(context.Background(), namespace)) })
+	for name, c := range map[string]struct{ script, want string }{
+		"crash":   {"echo 1; echo 2; echo 3 >&2; echo 4; exit 3", "process crash ended: exit status 3; its last output: 2 | 3 | 4"},
+		"quiet":   {"exit 0", "process quiet ended: exit code 0"},
+		"killed":  {"echo out of memory; kill -KILL $$", "process killed ended: signal: killed; its last output: out of memory"},
+	} {
+		p, err := launch(namespace, t.TempDir(), name, nil, nil, "/bin/sh", "-c", c.script)
+		require.NoError(t, err)
+		told := make(chan error, 1)
+		unwatch := watch([]*process{p}, func(err error) { told <- err })
+		require.EqualError(t, <-told, c.want)
+		unwatch()
+	}
+}
+
 // A disk without room for the journal ends a run before it changes anything.
 func TestJournalOnAFullDisk(t *testing.T) {
 	testbedtest.Require(t, "netns", needsRoot())
