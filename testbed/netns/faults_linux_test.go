@@ -186,9 +186,9 @@ func TestEndOfAProcessIsTold(t *testing.T) {
 	require.NoError(t, makeNamespace(namespace))
 	t.Cleanup(func() { require.NoError(t, removeNamespace(context.Background(), namespace)) })
 	for name, c := range map[string]struct{ script, want string }{
-		"crash":   {"echo 1; echo 2; echo 3 >&2; echo 4; exit 3", "process crash ended: exit status 3; its last output: 2 | 3 | 4"},
-		"quiet":   {"exit 0", "process quiet ended: exit code 0"},
-		"killed":  {"echo out of memory; kill -KILL $$", "process killed ended: signal: killed; its last output: out of memory"},
+		"crash":  {"echo 1; echo 2; echo 3 >&2; echo 4; exit 3", "process crash ended: exit status 3; its last output: 2 | 3 | 4"},
+		"quiet":  {"exit 0", "process quiet ended: exit code 0"},
+		"killed": {"echo out of memory; kill -KILL $$", "process killed ended: signal: killed; its last output: out of memory"},
 	} {
 		p, err := launch(namespace, t.TempDir(), name, nil, nil, "/bin/sh", "-c", c.script)
 		require.NoError(t, err)
