@@ -199,7 +199,7 @@ func (e *Experiment) runMissing(ctx context.Context, b testbed.Backend, o Option
 		}
 	}
 	if failure != nil {
-		return failure
+		return fmt.Errorf("%w; the results before are kept in %s, the same command goes on from there", failure, s.dir)
 	}
 	for i := range missing { // interrupted: keep what was waiting
 		if r, here := early[i]; here {

@@ -116,18 +116,22 @@ func (s *store) open() error {
 	return nil
 }
 
-// append writes one result as one line in one call and makes it durable.
+// append writes one result as one line in one call and makes it durable. If it
+// cannot, the results stay as they were.
 func (s *store) append(r Result) error {
 	line, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encode result of %s: %w", r.Trial.title(), err)
 	}
 	line = append(line, '\n')
-	if _, err := s.file.Write(line); err != nil {
+	before, err := s.file.Stat()
+	if err != nil {
 		return fmt.Errorf("write result: %w", err)
 	}
-	if err := s.file.Sync(); err != nil {
-		return fmt.Errorf("write result: %w", err)
+	_, err = s.file.Write(line)
+	if err = errors.Join(err, s.file.Sync()); err != nil {
+		// A full disk takes half a line.
+		return fmt.Errorf("write result: %w", errors.Join(err, s.file.Truncate(before.Size())))
 	}
 	s.ids, s.lines[r.Trial.ID], s.results[r.Trial.ID] = append(s.ids, r.Trial.ID), line, r
 	return nil
