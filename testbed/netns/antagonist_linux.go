@@ -21,10 +21,11 @@ import (
 // told to the replicas.
 
 const (
-	// leastCores is what a node keeps when all of it is taken, the least that
-	// the kernel allows: 1 ms in each period of 100 ms. The simulator leaves
+	// leastCores is what a node keeps when all of it is taken: the kernel's
+	// least quota in each of its usual periods of 100 ms. The simulator leaves
 	// nothing.
 	leastCores = 0.01
+	leastQuota = time.Millisecond
 	// tellLimit is how long a replica may take to be told something. One that
 	// is throttled takes its time.
 	tellLimit = 10 * time.Second
@@ -148,7 +149,7 @@ func (d *disturber) leave(i int, was, now float64) error {
 		lift = append(lift, func() error { return d.groups[k].Limit(tc.CPULimit{}) })
 		lower = append(lower, func() error { return d.groups[k].Limit(own) })
 	}
-	node := func() error { return d.nodeGroups[i].Limit(tc.CPULimit{Cores: now}) }
+	node := func() error { return d.nodeGroups[i].Limit(d.layout.nodeLimit(now)) }
 	steps := append(lift, node)
 	if now > was {
 		steps = append([]func() error{node}, lower...)

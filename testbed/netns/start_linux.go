@@ -171,7 +171,7 @@ func (s *session) makeGroups(context.Context) error {
 		return err
 	}
 	for i, n := range s.layout.nodes {
-		g, err := tc.NewGroup(fmt.Sprintf("%s/%d", root, i+1), tc.CPULimit{Cores: n.Cores})
+		g, err := tc.NewGroup(fmt.Sprintf("%s/%d", root, i+1), s.layout.nodeLimit(n.Cores))
 		if err != nil {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
@@ -185,6 +185,17 @@ func (s *session) makeGroups(context.Context) error {
 		s.groups = append(s.groups, g)
 	}
 	return nil
+}
+
+// nodeLimit is the quota of a node's group, in the period of the replicas'
+// quotas: in another one the same number of cores may be rounded below theirs,
+// which cgroup v1 refuses. Few cores need a period in which they are a quota.
+func (l layout) nodeLimit(cores float64) tc.CPULimit {
+	limit := tc.CPULimit{Cores: cores, Period: l.plan.App.Server.Period.Std()}
+	if cores*float64(limit.Period) < float64(leastQuota) {
+		limit.Period = 0
+	}
+	return limit
 }
 
 // limit is the quota of a replica's group. cgroup v1 takes none above that of
