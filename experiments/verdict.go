@@ -16,7 +16,6 @@ const (
 	saturatedBelow  = 0.99 // achieved over offered rate
 	lateAfterMs     = 10.0 // P99 of a generator's own delay
 	littleTolerance = 0.02 // of the requests in flight
-	littleSlack     = 0.1  // requests; what a window's edges can do in a long one
 	meanTolerance   = 0.01 // histogram mean against the exact one
 )
 
@@ -48,8 +47,8 @@ func judge(m testbed.Measurement, atOnce int64) (Verdict, []string) {
 	// step, their last requests alone are more than the rule allows.
 	inFlight := float64(min(m.CutOff, atOnce)) / measuredSeconds(m)
 	saturated := m.AchievedRPS+inFlight < saturatedBelow*m.OfferedRPS
-	if little := m.CompletedRPS * m.ResponseMeanUs / 1e6; !saturated && math.Abs(little-m.OutstandingMean) > littleTolerance*m.OutstandingMean+littleSlack+atEdges(m) {
-		add("Little's law does not hold: %.3f requests in flight, but rate x response time is %.3f", m.OutstandingMean, little)
+	if math.Abs(m.OccupiedMean-m.OutstandingMean) > littleTolerance*m.OutstandingMean {
+		add("Little's law does not hold: %.3f requests in flight, but rate x response time is %.3f", m.OutstandingMean, m.OccupiedMean)
 	}
 	switch {
 	case len(broken) > 0:
@@ -58,13 +57,6 @@ func judge(m testbed.Measurement, atOnce int64) (Verdict, []string) {
 		return Saturated, []string{fmt.Sprintf("%.1f of %.1f requests a second were answered though the generator was on time", m.AchievedRPS, m.OfferedRPS)}
 	}
 	return Valid, nil
-}
-
-// atEdges is what the requests that were in flight at the two ends of the
-// measured time can put Little's law off by: each up to its response time, of
-// which the law counts all and the time average only the part inside.
-func atEdges(m testbed.Measurement) float64 {
-	return m.OutstandingMean * m.ResponseMeanUs / 1e6 / measuredSeconds(m)
 }
 
 func measuredSeconds(m testbed.Measurement) float64 { return float64(m.Answered) / m.AchievedRPS }

@@ -48,10 +48,12 @@ type Measurement struct {
 	Offered, Answered, Failed, TimedOut, CutOff, Unsent int64
 	OfferedRPS, AchievedRPS                             float64
 
-	// For Little's law: the time average of outstanding requests, the rate at
-	// which requests were answered and their mean time from leaving to answer.
-	OutstandingMean, CompletedRPS, ResponseMeanUs float64
-	Lateness                                      *hdrhistogram.Histogram // µs from due to sent of an idle generator; nil = cannot be late
+	// For Little's law over the measured time, exact at its edges: the time
+	// average of the number of outstanding requests, and the sum of the times
+	// that each request was outstanding in it, divided by it. They differ only
+	// if requests were lost or counted twice.
+	OutstandingMean, OccupiedMean float64
+	Lateness                      *hdrhistogram.Histogram // µs from due to sent of an idle generator; nil = cannot be late
 
 	Windows    []CPUWindow           // one a control window of the measured time
 	Seen       []SeenShare           // requests that really went from replica to replica

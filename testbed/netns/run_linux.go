@@ -93,7 +93,7 @@ func measurement(r loadgen.Result) testbed.Measurement {
 		Latency: r.Latency, LatencyMeanUs: r.LatencyMeanUs, OverRange: r.OverRange,
 		Offered: r.Offered, Answered: r.Answered, Failed: r.Failed, TimedOut: r.TimedOut, CutOff: r.CutOff, Unsent: r.Unsent,
 		OfferedRPS: r.OfferedRPS, AchievedRPS: r.AchievedRPS,
-		OutstandingMean: r.OutstandingMean, CompletedRPS: r.CompletedRPS, ResponseMeanUs: r.ResponseMeanUs,
+		OutstandingMean: r.OutstandingMean, OccupiedMean: r.OccupiedMean,
 		Lateness: r.Lateness,
 	}
 }

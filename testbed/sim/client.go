@@ -47,8 +47,7 @@ type client struct {
 	outstanding int64
 	marked      int64
 	area        float64 // integral of outstanding over the measured time
-	answers     int64   // in the measured time, for Little's law
-	responses   float64 // sum of their times from leaving to answer, ns
+	occupied    float64 // sum of the times that each request was outstanding in it, ns
 	latencies   float64 // sum of measured latencies, ns
 	windowFrom  int64
 	windowEnd   int64
@@ -208,10 +207,6 @@ func (c *client) answered(w *world, r int32, version uint32) {
 		return // nobody waits for it any more
 	}
 	c.leave(w, r)
-	if w.now >= c.from && w.now < c.to {
-		c.answers++
-		c.responses += float64(w.now - x.sent)
-	}
 	if x.due >= c.from && x.due < c.to {
 		c.measured.Answered++
 		c.latencies += float64(w.now - x.due)
@@ -238,7 +233,15 @@ func (c *client) expire(w *world, r int32, version uint32) {
 func (c *client) leave(w *world, r int32) {
 	c.tally(w.now)
 	c.outstanding--
+	c.occupy(c.requests[r].sent, w.now)
 	c.requests[r].live = false
+}
+
+// occupy adds the part of [sent, now) that lies in the measured time.
+func (c *client) occupy(sent, now int64) {
+	if from, to := max(sent, c.from), min(now, c.to); to > from {
+		c.occupied += float64(to - from)
+	}
 }
 
 // next frees a connection for its next request and ends a drain that has
@@ -269,7 +272,11 @@ func (c *client) finish(w *world) {
 	}
 	m := &c.measured
 	for _, x := range c.requests {
-		if x.live && x.due >= c.from && x.due < c.to {
+		if !x.live {
+			continue
+		}
+		c.occupy(x.sent, w.now)
+		if x.due >= c.from && x.due < c.to {
 			m.CutOff++
 		}
 	}

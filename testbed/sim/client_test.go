@@ -134,7 +134,6 @@ func TestWrk2CapsByItsConnections(t *testing.T) {
 	p.RPS = 100
 	p.Timing.Duration, p.Timing.Drop = ms(60_000), ms(10_000)
 	m := play(t, build(t, p))
-	require.InDelta(t, 80, m.CompletedRPS, 1)
 	require.InDelta(t, 8, m.OutstandingMean, 0.1)
 	require.InDelta(t, 100, m.OfferedRPS, 0.1)
 	require.EqualValues(t, m.Offered, m.Answered+m.CutOff+m.Unsent)

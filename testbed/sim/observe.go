@@ -138,10 +138,7 @@ func (w *world) measurement() testbed.Measurement {
 		m.LatencyMeanUs = c.latencies / float64(m.Answered) / 1e3
 	}
 	m.OutstandingMean = c.area / 1e9 / seconds
-	m.CompletedRPS = float64(c.answers) / seconds
-	if c.answers > 0 {
-		m.ResponseMeanUs = c.responses / float64(c.answers) / 1e3
-	}
+	m.OccupiedMean = c.occupied / 1e9 / seconds
 	m.Seen, m.Tables = w.router.requests(), w.router.tables
 	m.Throttled = map[string]testbed.Throttling{}
 	for i, s := range w.stations {

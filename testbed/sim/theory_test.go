@@ -85,7 +85,8 @@ func TestClosedForms(t *testing.T) {
 			mean := m.LatencyMeanUs / 1e3
 			t.Logf("mean %.3f ms, closed form %.3f ms, error %+.2f %%, %d requests", mean, c.want, 100*(mean/c.want-1), m.Answered)
 			require.InEpsilon(t, c.want, mean, c.within)
-			require.InEpsilon(t, m.CompletedRPS*m.ResponseMeanUs/1e6, m.OutstandingMean, 0.001, "Little's law")
+			require.InEpsilon(t, m.AchievedRPS*m.LatencyMeanUs/1e6, m.OutstandingMean, 0.001, "Little's law")
+			require.InEpsilon(t, m.OccupiedMean, m.OutstandingMean, 1e-9)
 			require.Equal(t, m.Offered, m.Answered)
 		})
 	}

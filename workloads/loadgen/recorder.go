@@ -41,10 +41,10 @@ type recorder struct {
 	opened            int // connections open at once at most
 	perSecond         []int64
 
-	// For Little's law, over [from, to).
-	area      time.Duration // sum of the times that requests were outstanding
-	answers   int64
-	responses time.Duration // sum of their times from leaving to answer
+	// For Little's law, over [from, to), kept in two ways.
+	area     float64       // integral of outstanding, ns
+	marked   time.Duration // it reaches to here
+	occupied time.Duration // sum of the times that each request was outstanding
 
 	reported, reportedAt int64 // state of the last progress: answers, ns
 }
@@ -70,9 +70,18 @@ func (r *recorder) offer(due time.Duration) {
 	}
 }
 
-func (r *recorder) left() {
+func (r *recorder) left(now time.Duration) {
+	r.tally(now)
 	r.sent++
 	r.outstanding++
+}
+
+// tally brings the integral of outstanding requests up to now.
+func (r *recorder) tally(now time.Duration) {
+	if from, to := max(r.marked, r.from), min(now, r.to); to > from {
+		r.area += float64(r.outstanding) * float64(to-from)
+	}
+	r.marked = max(r.marked, now)
 }
 
 // late books the generator's own delay of a request that found a connection free.
@@ -88,8 +97,9 @@ func (r *recorder) late(due, by time.Duration) {
 func (r *recorder) end(q request, now time.Duration, f fate, fault error) {
 	r.all[f]++
 	if q.sent > 0 {
+		r.tally(now)
 		r.outstanding--
-		r.occupied(q.sent, now)
+		r.occupy(q.sent, now)
 	}
 	if f == fateAnswered {
 		second := int(now / time.Second)
@@ -97,10 +107,6 @@ func (r *recorder) end(q request, now time.Duration, f fate, fault error) {
 			r.perSecond = append(r.perSecond, 0)
 		}
 		r.perSecond[second]++
-	}
-	if (f == fateAnswered || f == fateStatus) && r.counts(now) {
-		r.answers++
-		r.responses += now - q.sent
 	}
 	if !r.counts(q.due) {
 		return
@@ -119,16 +125,18 @@ func (r *recorder) end(q request, now time.Duration, f fate, fault error) {
 
 // cutOff books a request that is outstanding at the end.
 func (r *recorder) cutOff(q request, now time.Duration) {
-	r.occupied(q.sent, now)
+	r.tally(now)
+	r.outstanding--
+	r.occupy(q.sent, now)
 	if r.counts(q.due) {
 		r.cut++
 	}
 }
 
-// occupied adds the part of [sent, now) that lies in the measured time.
-func (r *recorder) occupied(sent, now time.Duration) {
+// occupy adds the part of [sent, now) that lies in the measured time.
+func (r *recorder) occupy(sent, now time.Duration) {
 	if from, to := max(sent, r.from), min(now, r.to); to > from {
-		r.area += to - from
+		r.occupied += to - from
 	}
 }
 
@@ -152,13 +160,10 @@ func (r *recorder) result(to time.Duration) Result {
 	if out.Answered > 0 {
 		out.LatencyMeanUs = float64(r.latencies) / float64(out.Answered) / 1e3
 	}
-	if r.answers > 0 {
-		out.ResponseMeanUs = float64(r.responses) / float64(r.answers) / 1e3
-	}
 	if seconds := out.Measured.Seconds(); seconds > 0 {
 		out.OfferedRPS, out.AchievedRPS = float64(out.Offered)/seconds, float64(out.Answered)/seconds
-		out.CompletedRPS = float64(r.answers) / seconds
-		out.OutstandingMean = r.area.Seconds() / seconds
+		out.OutstandingMean = r.area / 1e9 / seconds
+		out.OccupiedMean = r.occupied.Seconds() / seconds
 	}
 	return out
 }

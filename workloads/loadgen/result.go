@@ -23,7 +23,7 @@ type Result struct {
 
 	// For Little's law: the time average of outstanding requests, the rate at
 	// which they were answered and their mean time from leaving to answer.
-	OutstandingMean, CompletedRPS, ResponseMeanUs float64
+	OutstandingMean, OccupiedMean float64
 
 	// Lateness in µs from due to sent of requests that found a connection
 	// free: the generator's own delay. With the wrk2 schedule it counts from

@@ -155,7 +155,7 @@ func (r *run) warm(ctx context.Context) ([]*slot, error) {
 func (r *run) leave(s *slot, q request, now time.Duration) {
 	q.sent = now
 	s.busy, s.request = true, q
-	r.recorder.left()
+	r.recorder.left(now)
 }
 
 // send lets the request leave that the slot was given. A connection that does

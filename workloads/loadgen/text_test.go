@@ -27,14 +27,14 @@ func sample() (Config, Result) {
 	for i := range 1000 {
 		due := time.Duration(i) * 100 * time.Millisecond
 		r.offer(due)
-		r.left()
+		r.left(0)
 		r.bytes += 123
 		r.end(request{due: due, sent: due + 1}, due+time.Duration(i+1)*time.Millisecond, fateAnswered, nil)
 	}
 	for i, f := range []fate{fateConnect, fateRead, fateRead, fateWrite, fateStatus, fateTimedOut} {
 		due := 50*time.Second + time.Duration(i)
 		r.offer(due)
-		r.left()
+		r.left(0)
 		r.end(request{due: due, sent: due}, due+time.Second, f, os.ErrClosed)
 	}
 	return c, r.result(c.Duration)
@@ -101,12 +101,12 @@ func TestSpans(t *testing.T) {
 func TestRecorderOverlap(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(Config{Duration: 3 * time.Second, Drop: time.Second})
-	for _, q := range []struct{ sent, end time.Duration }{{1, 2 * time.Second}, {2 * time.Second, 10 * time.Second}, {500, 600}} {
-		r.left()
+	for _, q := range []struct{ sent, end time.Duration }{{1, 600}, {700, 2 * time.Second}, {2 * time.Second, 10 * time.Second}} {
+		r.left(q.sent)
 		r.end(request{due: q.sent, sent: q.sent}, q.end, fateAnswered, nil)
 	}
-	require.Equal(t, 2*time.Second, r.area)
-	require.Equal(t, int64(1), r.answers, "one ends in the measured time")
+	require.Equal(t, 2*time.Second, r.occupied)
+	require.InDelta(t, 2e9, r.area, 1)
 	require.Equal(t, int64(1), r.measured[fateAnswered], "one is due in it")
 	r.end(request{due: 2 * time.Second, sent: 2 * time.Second}, 2*time.Second+2*time.Hour, fateAnswered, nil)
 	require.Equal(t, int64(1), r.overRange)
