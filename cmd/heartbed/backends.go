@@ -17,8 +17,8 @@ import (
 // backends are the places that can run a scenario. A backend is known to the
 // program by its line here and nowhere else.
 var backends = map[string]place{
-	"sim":   {sim.Backend{}, "time, CPU and network are simulated, exact to repeat", runtime.GOMAXPROCS(0), nil},
-	"netns": {netns.Backend{}, "processes in network namespaces of this machine, packets delayed, CPU by quota", 1, netns.Down},
+	"sim":   {sim.Backend{}, "time, CPU and network are simulated, exact to repeat", runtime.GOMAXPROCS(0), nil, nil},
+	"netns": {netns.Backend{}, "processes in network namespaces of this machine, packets delayed, CPU by quota", 1, netns.CheckClean, netns.Down},
 }
 
 // place is a backend with what the command line must know of it.
@@ -26,9 +26,11 @@ type place struct {
 	testbed.Backend
 	summary string
 	workers int // trials at the same time that do not disturb each other
-	// down removes what runs that were killed left on this machine, by the
-	// journals in a folder ("" = the backend's own); nil = it leaves nothing.
-	down func(ctx context.Context, journals string) ([]netns.Removed, error)
+	// clean fails if runs that were killed left something on this machine, and
+	// down removes it, both by the journals in a folder ("" = the backend's own);
+	// nil = they leave nothing.
+	clean func(journals string) error
+	down  func(ctx context.Context, journals string) ([]netns.Removed, error)
 }
 
 func backendNames() []string { return slices.Sorted(maps.Keys(backends)) }

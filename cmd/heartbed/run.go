@@ -148,6 +148,11 @@ func (j job) measure(ctx context.Context, stderr io.Writer) (complete bool, err 
 			return false, err
 		}
 	}
+	if j.place.clean != nil {
+		if err := j.place.clean(""); err != nil {
+			return false, fmt.Errorf("backend %s: %w", j.experiment.Backend, err)
+		}
+	}
 	p := newProgress(stderr, len(j.experiment.Trials), time.Now)
 	outcome, err := j.experiment.Run(ctx, j.place, experiments.Options{
 		Dir: j.dir, Workers: j.workers, Now: time.Now,

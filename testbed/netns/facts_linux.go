@@ -29,7 +29,17 @@ func facts(ctx context.Context) []Fact {
 		limit("inotify instances", "fs.inotify.max_user_instances", wantInotifyInstances),
 		limit("inotify watches", "fs.inotify.max_user_watches", wantInotifyWatches),
 		ports(),
+		remains(DefaultJournals()),
 	}
+}
+
+// remains says what runs that were killed left.
+func remains(journals string) Fact {
+	const name = "remains"
+	if err := CheckClean(journals); err != nil {
+		return Fact{name, "info", err.Error()}
+	}
+	return Fact{name, "ok", "no run left anything behind"}
 }
 
 func support(name string, err error, does string) Fact {

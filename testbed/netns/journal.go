@@ -159,6 +159,26 @@ func leftovers(dir string) ([]leftover, error) {
 	return found, errors.Join(errs...)
 }
 
+// CheckClean fails if there is something of a run that ended without undoing
+// it, which could skew the next. dir is the folder of the journals, empty =
+// DefaultJournals().
+func CheckClean(dir string) error {
+	found, err := leftovers(Options{Journals: dir}.journals())
+	if err != nil {
+		return err
+	}
+	var stale []string
+	for _, l := range found {
+		if !l.running {
+			stale = append(stale, l.run)
+		}
+	}
+	if len(stale) > 0 {
+		return fmt.Errorf("found what run %s left behind; remove it with 'heartbed down' or start with --clean", strings.Join(stale, ", "))
+	}
+	return nil
+}
+
 // Removed is what Down did with one run.
 type Removed struct {
 	Run     string

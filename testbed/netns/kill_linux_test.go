@@ -93,7 +93,7 @@ func TestKilledRunIsUndone(t *testing.T) {
 		require.NoError(t, err)
 		if len(left) > 0 {
 			require.False(t, left[0].running)
-			require.ErrorContains(t, refuseLeftovers(Options{Journals: dir}), left[0].run, "a dirty start is refused")
+			require.ErrorContains(t, CheckClean(dir), left[0].run, "a dirty start is refused")
 		}
 		done, err := Down(t.Context(), dir)
 		require.NoError(t, err)
@@ -139,12 +139,12 @@ func TestDownUndoesLeftovers(t *testing.T) {
 	require.NoError(t, j.add(entry{Kind: kindNamespace, Name: "hb-0badcafe-1"}))
 	require.NoError(t, makeNamespace("hb-0badcafe-1"))
 	require.NoError(t, j.file.Close())
-	require.ErrorContains(t, refuseLeftovers(Options{Journals: dir}), "heartbed down")
+	require.ErrorContains(t, CheckClean(dir), "heartbed down")
 	done, err := Down(t.Context(), dir)
 	require.NoError(t, err)
 	require.Equal(t, []Removed{{Run: "0badcafe", Changes: 1}}, done)
 	requireNothingLeft(t, "0badcafe")
-	require.NoError(t, refuseLeftovers(Options{Journals: dir}))
+	require.NoError(t, CheckClean(dir))
 }
 
 func TestRunningRunIsLeftAlone(t *testing.T) {
@@ -158,7 +158,7 @@ func TestRunningRunIsLeftAlone(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []Removed{{Run: "12345678", Running: true}}, done)
 	require.FileExists(t, j.path)
-	require.NoError(t, refuseLeftovers(Options{Journals: dir}), "parallel runs do not disturb each other")
+	require.NoError(t, CheckClean(dir), "parallel runs do not disturb each other")
 	require.False(t, alive(os.Getpid(), began+1), "another process had the number before")
 }
 

@@ -103,6 +103,25 @@ func TestCrashInTheRunIsNoResult(t *testing.T) {
 	require.ErrorContains(t, err, "process b1 ended: signal: killed")
 }
 
+// Runs have the same addresses and do not meet: each has namespaces of its own.
+func TestTwoRunsAtOnce(t *testing.T) {
+	b := liveBackend(t)
+	one := begin(t, b, testbedtest.Plan(), testbedtest.Table(1, 0))
+	two := begin(t, b, testbedtest.Plan(), testbedtest.Table(0, 1))
+	require.NoError(t, one.awaitAnswers(t.Context()))
+	require.NoError(t, two.awaitAnswers(t.Context()))
+	served := func(s *session, replica string) (n float64) {
+		for _, requests := range s.scraper.readAll(t.Context()).of[replica].requests {
+			n += requests
+		}
+		return n
+	}
+	require.GreaterOrEqual(t, served(one, "b1"), float64(goodInARow))
+	require.Zero(t, served(one, "b2"))
+	require.GreaterOrEqual(t, served(two, "b2"), float64(goodInARow))
+	require.Zero(t, served(two, "b1"))
+}
+
 // Everything a plan can ask for at once: no gateway, so that connections go to
 // replicas at random; sidecars, also within a node; a quota; jitter.
 func TestPlanWithEverything(t *testing.T) {

@@ -132,10 +132,10 @@ func (s *session) awaitAnswers(ctx context.Context) error {
 	const rps = 50
 	var last loadgen.Result
 	for {
-		c := s.load(0, goodInARow*time.Second/rps, 0)
+		c := s.load(0, (goodInARow+1)*time.Second/rps-1, 0) // the first is due after a pace
 		c.RPS, c.Load = rps, workloads.Load{Schedule: "open", Arrivals: "even", Timeout: workloads.Duration(5 * time.Second)}
 		result, err := loadgen.Run(within, c)
-		if err == nil && result.Answered > 0 && result.Answered == result.Offered {
+		if err == nil && result.Answered >= goodInARow && result.Answered == result.Offered {
 			return nil
 		}
 		if last = result; within.Err() == nil {

@@ -29,7 +29,7 @@ type stage struct {
 
 // start stands a run up. Whatever fails, what was made until then is undone.
 func start(ctx context.Context, o Options, l layout) (testbed.Session, error) {
-	if err := errors.Join(isRoot(), refuseLeftovers(o)); err != nil {
+	if err := errors.Join(isRoot(), CheckClean(o.journals())); err != nil {
 		return nil, err
 	}
 	s, err := newSession(o, l)
@@ -73,25 +73,6 @@ func (st stage) run(ctx context.Context) error {
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", st.name, err)
-	}
-	return nil
-}
-
-// refuseLeftovers fails if there is something of a run that ended without
-// undoing it: it could skew this one.
-func refuseLeftovers(o Options) error {
-	found, err := leftovers(o.journals())
-	if err != nil {
-		return err
-	}
-	var stale []string
-	for _, l := range found {
-		if !l.running {
-			stale = append(stale, l.run)
-		}
-	}
-	if len(stale) > 0 {
-		return fmt.Errorf("found what run %s left behind; remove it with 'heartbed down' or start with --clean", strings.Join(stale, ", "))
 	}
 	return nil
 }
