@@ -14,11 +14,14 @@ import (
 	"heartbed/testbed/sim"
 )
 
+// simulator is the backend that runs everywhere and beside every other one.
+const simulator = "sim"
+
 // backends are the places that can run a scenario. A backend is known to the
 // program by its line here and nowhere else.
 var backends = map[string]place{
-	"sim":   {sim.Backend{}, "time, CPU and network are simulated, exact to repeat", runtime.GOMAXPROCS(0), nil, nil},
-	"netns": {netns.Backend{}, "processes in network namespaces of this machine, packets delayed, CPU by quota", 1, netns.CheckClean, netns.Down},
+	simulator: {sim.Backend{}, "time, CPU and network are simulated, exact to repeat", runtime.GOMAXPROCS(0), nil, nil},
+	"netns":   {netns.Backend{}, "processes in network namespaces of this machine, packets delayed, CPU by quota", 1, netns.CheckClean, netns.Down},
 }
 
 // place is a backend with what the command line must know of it.
