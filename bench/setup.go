@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -27,7 +28,8 @@ func runSetup(ctx context.Context, out io.Writer, o options) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	backend := netns.Backend{}
+	var stages stageTimes
+	backend := netns.Backend{Options: netns.Options{OnStage: stages.add}}
 	if backend.Options.Workload, err = buildWorkload(ctx, dir); err != nil {
 		return err
 	}
@@ -46,7 +48,39 @@ func runSetup(ctx context.Context, out io.Writer, o options) error {
 		return err
 	}
 	fmt.Fprintf(out, "%d nodes, %d replicas and a gateway; the program is built beforehand; %d runs\n", len(plan.Nodes), len(plan.Replicas), len(up))
-	return printSetup(out, up, down)
+	if err := printSetup(out, up, down); err != nil {
+		return err
+	}
+	return stages.print(out)
+}
+
+// stageTimes are the times of each stage of setting up, in their order.
+type stageTimes struct {
+	names []string
+	took  map[string][]time.Duration
+}
+
+func (s *stageTimes) add(name string, took time.Duration) {
+	if s.took == nil {
+		s.took = map[string][]time.Duration{}
+	}
+	if s.took[name] == nil {
+		s.names = append(s.names, name)
+	}
+	s.took[name] = append(s.took[name], took)
+}
+
+// print leaves out what takes no time to speak of.
+func (s *stageTimes) print(out io.Writer) error {
+	var parts []string
+	for _, name := range s.names {
+		slices.Sort(s.took[name])
+		if median := rank(s.took[name], .5); median >= 5*time.Millisecond {
+			parts = append(parts, fmt.Sprintf("%s %.2f", name, median.Seconds()))
+		}
+	}
+	_, err := fmt.Fprintf(out, "stages, median s: %s\n", strings.Join(parts, ", "))
+	return err
 }
 
 // standAndGo times a plan's setting up and its removal, sorted.

@@ -30,4 +30,14 @@ func TestSetup(t *testing.T) {
 	require.NoError(t, printSetup(&out, []time.Duration{2e9, 3e9, 4e9}, []time.Duration{1e8, 2e8, 3e8}))
 	require.Regexp(t, `until the session is ready +3.00 +2.00 +4.00`, out.String())
 	require.Regexp(t, `until all is removed +0.20 +0.10 +0.30`, out.String())
+
+	out.Reset()
+	var stages stageTimes
+	for _, ms := range []time.Duration{30, 10, 20} {
+		stages.add("dig", ms*time.Millisecond)
+		stages.add("think", time.Microsecond)
+		stages.add("build", 10*ms*time.Millisecond)
+	}
+	require.NoError(t, stages.print(&out))
+	require.Equal(t, "stages, median s: dig 0.02, build 0.20\n", out.String())
 }

@@ -12,6 +12,7 @@ package netns
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"heartbed/testbed"
 )
@@ -24,6 +25,8 @@ type Options struct {
 	Workload string
 	// Journals is the folder of the journals; empty = DefaultJournals().
 	Journals string
+	// OnStage is told of each stage of setting up that has ended; nil = nobody.
+	OnStage func(name string, took time.Duration)
 }
 
 // Backend stands plans up in network namespaces.

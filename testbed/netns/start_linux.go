@@ -55,7 +55,11 @@ func start(ctx context.Context, o Options, l layout) (testbed.Session, error) {
 		if err := st.run(ctx); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
-		if took := time.Since(at); took > longest {
+		took := time.Since(at)
+		if o.OnStage != nil {
+			o.OnStage(st.name, took)
+		}
+		if took > longest {
 			slowest, longest = st, took
 		}
 	}
