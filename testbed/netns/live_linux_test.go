@@ -103,6 +103,23 @@ func TestCrashInTheRunIsNoResult(t *testing.T) {
 	require.ErrorContains(t, err, "process b1 ended: signal: killed")
 }
 
+// Replicas that run but have no routes yet cannot answer; the load waits for
+// answers, not for processes (istio/istio#11130).
+func TestLoadWaitsForAnswers(t *testing.T) {
+	p := testbedtest.Plan()
+	p.Timing = testbed.Timing{Duration: workloads.Duration(time.Second)}
+	started, err := liveBackend(t).Start(t.Context(), p)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, started.Close()) })
+	routed := make(chan error, 1)
+	time.AfterFunc(time.Second, func() { routed <- started.Route(t.Context(), testbedtest.Table(1, 1)) })
+	m, err := started.Run(t.Context(), nothing)
+	require.NoError(t, err)
+	require.NoError(t, <-routed)
+	require.Equal(t, m.Offered, m.Answered)
+	require.Less(t, time.Duration(m.Latency.Max())*time.Microsecond, time.Second)
+}
+
 // Runs have the same addresses and do not meet: each has namespaces of its own.
 func TestTwoRunsAtOnce(t *testing.T) {
 	b := liveBackend(t)
