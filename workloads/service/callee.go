@@ -26,7 +26,7 @@ const (
 	// is the least that grpc-go allows.
 	pingAfter   = 10 * time.Second
 	pingTimeout = 2 * time.Second
-	// patience bounds the retries before a connection's first success, for
+	// patience bounds the retries before a component's first answer, for
 	// callers without a deadline. It exceeds the 15 s that grpc-go waits for
 	// an xDS resource.
 	patience   = 30 * time.Second
@@ -34,18 +34,13 @@ const (
 )
 
 // callee is a called component. Which replica answers is the balancer's
-// affair, below a connection.
+// affair, below a channel.
 type callee struct {
-	name   string
-	index  int // in the call tree: its place in the application, from 1
-	caller string
-	conns  []*connection
-	turn   atomic.Uint64
-}
-
-type connection struct {
-	*grpc.ClientConn
-	reached atomic.Bool // a call has succeeded
+	name     string
+	index    int // in the call tree: its place in the application, from 1
+	caller   string
+	channels *channels
+	reached  atomic.Bool // a call has succeeded
 }
 
 // dialCallees opens connections to the components that cfg's replica calls.
@@ -61,19 +56,21 @@ func dialCallees(cfg Config, extra []grpc.DialOption) (map[string]*callee, error
 				continue
 			}
 			c := &callee{name: name, index: index[name], caller: cfg.Replica}
-			callees[name] = c
-			if err := c.dial(cfg, extra); err != nil {
+			var err error
+			if c.channels, err = newChannels(cfg, opener(cfg, name, extra)); err != nil {
 				return nil, errors.Join(fmt.Errorf("connect to component %s: %w", name, err), closeAll(callees))
 			}
+			callees[name] = c
 		}
 	}
 	return callees, nil
 }
 
-func (c *callee) dial(cfg Config, extra []grpc.DialOption) error {
-	target := cfg.Targets[c.name]
+// opener opens channels to a component.
+func opener(cfg Config, component string, extra []grpc.DialOption) func() (*grpc.ClientConn, error) {
+	target := cfg.Targets[component]
 	if target == "" {
-		target = "xds:///" + c.name
+		target = "xds:///" + component
 	}
 	options := append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -86,42 +83,43 @@ func (c *callee) dial(cfg Config, extra []grpc.DialOption) error {
 			MinConnectTimeout: 5 * time.Second,
 		}),
 	}, extra...)
-	for range cfg.Connections {
+	return func() (*grpc.ClientConn, error) {
 		conn, err := grpc.NewClient(target, options...)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		conn.Connect() // ahead of the first request
-		c.conns = append(c.conns, &connection{ClientConn: conn})
+		return conn, nil
 	}
-	return nil
 }
 
 func closeAll(callees map[string]*callee) error {
 	var errs []error
 	for _, c := range callees {
-		for _, conn := range c.conns {
-			errs = append(errs, conn.Close())
-		}
+		errs = append(errs, c.channels.close())
 	}
 	return errors.Join(errs...)
 }
 
-// call makes one call. While everything is starting, a connection may lack
-// routes or a callee may not listen yet: until its first success Unavailable
-// is retried. Later it is an error like any other.
+// call makes one call. While everything is starting, routes may be lacking or
+// a replica may not listen yet: until the first success Unavailable is retried.
+// Later it is an error like any other.
 func (c *callee) call(ctx context.Context, draws workloads.Draws) error {
-	conn := c.conns[c.turn.Add(1)%uint64(len(c.conns))]
+	conn, give, err := c.channels.take()
+	if err != nil {
+		return status.Errorf(codes.Internal, "%s: open a channel: %v", c.name, err)
+	}
+	defer give()
 	ctx = metadata.AppendToOutgoingContext(ctx, CallerKey, c.caller, DrawKey, strconv.FormatUint(draws.Seed(), 10))
 	started := time.Now()
 	for {
 		err := conn.Invoke(ctx, Method, &wrapperspb.BytesValue{}, &wrapperspb.BytesValue{})
 		if err == nil {
-			conn.reached.Store(true)
+			c.reached.Store(true)
 			return nil
 		}
 		s := status.Convert(err)
-		if s.Code() != codes.Unavailable || conn.reached.Load() || time.Since(started) > patience {
+		if s.Code() != codes.Unavailable || c.reached.Load() || time.Since(started) > patience {
 			return status.Errorf(s.Code(), "%s: %s", c.name, s.Message())
 		}
 		select {

@@ -40,9 +40,13 @@ type Config struct {
 	Metrics   string // host:port of /metrics and /ready; "" = none
 	// Slowness multiplies every CPU step; 0 = 1, the reference node.
 	Slowness float64
-	// Connections is how many client connections to each callee requests go
-	// over in turn, each pinned by per-connection balancing; 0 = one.
+	// Connections is how many connections to each callee are kept under
+	// per-connection balancing, which pins each of them to a replica; 0 = no
+	// pool: the routes draw a replica for every request.
 	Connections int
+	// ProxyThreads is how many counters of outstanding requests there are to
+	// each callee under least-request balancing; 0 = 1.
+	ProxyThreads int
 	// Targets maps a called component to its gRPC target where that is not
 	// xds:///<component>, such as dns:///b.default:8080.
 	Targets map[string]string
@@ -98,7 +102,7 @@ func (c Config) Validate() error {
 	for _, f := range []struct {
 		name  string
 		value int64
-	}{{"Connections", int64(c.Connections)}, {"Queue", int64(c.Queue)}, {"Deadline", int64(c.Deadline)}, {"Drain", int64(c.Drain)}} {
+	}{{"Connections", int64(c.Connections)}, {"ProxyThreads", int64(c.ProxyThreads)}, {"Queue", int64(c.Queue)}, {"Deadline", int64(c.Deadline)}, {"Drain", int64(c.Drain)}} {
 		if f.value < 0 {
 			fault("%s: found %d, expected 0 or more", f.name, f.value)
 		}
@@ -117,6 +121,6 @@ func (c Config) withDefaults() Config {
 	if c.Drain == 0 {
 		c.Drain = DefaultDrain
 	}
-	c.Connections = max(c.Connections, 1)
+	c.ProxyThreads = max(c.ProxyThreads, 1)
 	return c
 }

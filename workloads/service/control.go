@@ -5,14 +5,23 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync/atomic"
+
+	"heartbed/heart"
 )
 
-// InflationPath is where a replica is told on its metrics port, by PUT, what
-// the CPU time of its requests is multiplied by from now on: a decimal, 1 as
-// it starts. A backend's antagonists use it.
-const InflationPath = "/inflation"
+// What a replica can be told on its metrics port, by PUT.
+const (
+	// InflationPath takes what the CPU time of its requests is multiplied by
+	// from now on: a decimal, 1 as it starts. A backend's antagonists use it.
+	InflationPath = "/inflation"
+	// BalancerPath, followed by the name of a component that it calls, takes
+	// the heart.Balancer that its routes there have from now on: how many
+	// channels there must be depends on it, and gRPC does not say.
+	BalancerPath = "/balancers/"
+)
 
 // inflation is a factor that changes while requests are served; its zero value
 // is 1.
@@ -29,6 +38,7 @@ func (f *inflation) factor() float64 {
 func (r *replica) handler(ready func() bool) http.Handler {
 	mux := r.metrics.handler(ready)
 	mux.HandleFunc("PUT "+InflationPath, r.inflate)
+	mux.HandleFunc("PUT "+BalancerPath+"{component}", r.balance)
 	return mux
 }
 
@@ -40,6 +50,23 @@ func (r *replica) inflate(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	r.program.inflation.bits.Store(math.Float64bits(factor))
+}
+
+func (r *replica) balance(w http.ResponseWriter, req *http.Request) {
+	callee := r.callees[req.PathValue("component")]
+	if callee == nil {
+		http.Error(w, fmt.Sprintf("%s calls no component %q", r.cfg.Replica, req.PathValue("component")), http.StatusNotFound)
+		return
+	}
+	text, err := told(req)
+	known := []heart.Balancer{heart.Weighted, heart.LeastRequest, heart.PerConnection, heart.RoundRobin}
+	if err != nil || !slices.Contains(known, heart.Balancer(text)) {
+		http.Error(w, fmt.Sprintf("balancer: found %q, expected one of %v", text, known), http.StatusBadRequest)
+		return
+	}
+	if err := callee.channels.use(heart.Balancer(text)); err != nil {
+		http.Error(w, fmt.Sprintf("channels to %s: %v", callee.name, err), http.StatusInternalServerError)
+	}
 }
 
 // told reads the word that a request carries, and no more than one is long.

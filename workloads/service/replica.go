@@ -21,6 +21,7 @@ import (
 type replica struct {
 	cfg     Config
 	program *program
+	callees map[string]*callee
 	metrics *exporter
 }
 

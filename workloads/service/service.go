@@ -62,7 +62,7 @@ func (s *Service) open(dial []grpc.DialOption) (err error) {
 	if s.callees, err = dialCallees(s.cfg, dial); err != nil {
 		return err
 	}
-	s.replica = &replica{cfg: s.cfg, metrics: newExporter(s.cfg), program: compile(s.cfg, s.station, s.callees)}
+	s.replica = &replica{cfg: s.cfg, callees: s.callees, metrics: newExporter(s.cfg), program: compile(s.cfg, s.station, s.callees)}
 	return nil
 }
 

@@ -345,24 +345,6 @@ func TestFirstCallWaitsForItsCallee(t *testing.T) {
 	require.Less(t, time.Since(started), 5*time.Second)
 }
 
-// TestConnectionsTakeTurns counts the connections that the callee accepts and
-// the calls on each.
-func TestConnectionsTakeTurns(t *testing.T) {
-	app := chain(burns(0.1))
-	b := start(t, Config{Component: "b", App: app})
-	a := start(t, Config{Component: "a", App: app, Connections: 3,
-		Targets: map[string]string{"b": "passthrough:///" + b.Addr().String()}})
-	conns := a.callees["b"].conns
-	require.Len(t, conns, 3)
-	conn := dialTo(t, a)
-	for range 3 {
-		require.NoError(t, call(t.Context(), conn))
-	}
-	for i, c := range conns {
-		require.True(t, c.reached.Load(), "connection %d", i)
-	}
-}
-
 func TestPortTakenIsAnError(t *testing.T) {
 	b := start(t, Config{Component: "b", App: chain(burns(1))})
 	_, err := New(Config{Replica: "b2", Component: "b", App: chain(burns(1)), Listen: b.Addr().String()})
