@@ -33,6 +33,7 @@ type session struct {
 	served         chan struct{} // closed when routes is served no more
 	servedErr      error         // why, once it is
 	scraper        *scraper
+	told           told
 	setup          []testbed.SetupCheck
 	notes          []string // warnings of the run
 
@@ -64,6 +65,9 @@ func (s *session) Route(ctx context.Context, table heart.RoutingTable) error {
 	}
 	if err := s.awaitAcks(ctx); err != nil {
 		return fmt.Errorf("route: wait for the callers to accept the table: %w", err)
+	}
+	if err := s.tellBalancers(ctx, table); err != nil {
+		return fmt.Errorf("route: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -109,7 +109,7 @@ func newSession(o Options, l layout) (*session, error) {
 	for i := range l.nodes {
 		s.nodes = append(s.nodes, fmt.Sprintf("%s%s-%d", namespacePrefix, run, i+1))
 	}
-	s.scraper = newScraper(l, s.bridge)
+	s.scraper, s.told = newScraper(l, s.bridge), told{}
 	return s, nil
 }
 
@@ -301,11 +301,12 @@ func (s *session) launchReplica(k int, r replicaLayout) error {
 	}
 	config, err := json.Marshal(service.Config{
 		Replica: r.Name, Component: r.Component, Node: r.Node, App: s.layout.plan.App,
-		Listen:      netip.AddrPortFrom(r.addr, port).String(),
-		Metrics:     netip.AddrPortFrom(r.addr, metricsPort).String(),
-		Slowness:    s.layout.nodes[r.node].Slowness,
-		Connections: s.layout.plan.Network.Connections,
-		Gateway:     gateway,
+		Listen:       netip.AddrPortFrom(r.addr, port).String(),
+		Metrics:      netip.AddrPortFrom(r.addr, metricsPort).String(),
+		Slowness:     s.layout.nodes[r.node].Slowness,
+		Connections:  s.layout.plan.Network.Connections,
+		ProxyThreads: s.layout.plan.Network.ProxyThreads,
+		Gateway:      gateway,
 	})
 	if err != nil {
 		return fmt.Errorf("encode configuration: %w", err)

@@ -40,9 +40,6 @@ func planWarnings(p testbed.Plan, machine float64) (ws []string) {
 	if used := usable(p, largest); used > machine {
 		add("a replica may use %.4g cores, more than this machine has: its utilisation cannot reach 1", used)
 	}
-	if p.Network.ProxyThreads > 1 {
-		add("network.proxyThreads: a caller here has one least-request counter a replica, not %d", p.Network.ProxyThreads)
-	}
 	return ws
 }
 

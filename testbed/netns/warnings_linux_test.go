@@ -55,7 +55,6 @@ func TestQuotaLargerThanTheMachine(t *testing.T) {
 		"one node":       {plan(func(p *testbed.Plan) { p.Nodes[1].Cores = 64 }), 2, []string{"node n2 has 64 cores, more than this machine with 2", "65 cores in all"}},
 		"replica":        {plan(func(p *testbed.Plan) { p.App.Server.Threads = 4 }), 2, []string{"a replica may use 4 cores"}},
 		"replica, bound": {plan(func(p *testbed.Plan) { p.App.Server.Threads, p.App.Server.LimitCores = 4, 1.5 }), 2, nil},
-		"proxy":          {plan(func(p *testbed.Plan) { p.Network.ProxyThreads = 2 }), 2, []string{"one least-request counter a replica, not 2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := planWarnings(c.plan, c.machine)
