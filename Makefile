@@ -2,6 +2,7 @@
 SCENARIO ?= A
 BACKEND ?= sim
 OUT ?= out/$(SCENARIO)-$(BACKEND)
+FORM = $(if $(or $(filter sim,$(BACKEND)),$(LONG)),,--short)
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
@@ -39,8 +40,8 @@ test-netns: ## run the tests of the live parts; as root, HEARTBED_REQUIRE=netns 
 bench: ## measure speed, against LEMON where it is installed (Debian: liblemon-dev)
 	go run ./bench
 
-experiment: ## run a scenario and write its report: SCENARIO=A [BACKEND=sim]
-	go run ./cmd/heartbed run --scenario $(SCENARIO) --backend $(BACKEND) --out $(OUT)
+experiment: ## run a scenario and write its report: SCENARIO=A [BACKEND=sim]; LONG=1: not the short form on real backends
+	go run ./cmd/heartbed run --scenario $(SCENARIO) --backend $(BACKEND) --out $(OUT) $(FORM)
 
 reproduce: ## run everything the papers report into one report
 	go run ./cmd/heartbed reproduce --out out/reproduce

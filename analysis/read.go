@@ -47,7 +47,7 @@ type ScenarioInfo struct {
 	Title      string                 `yaml:"title"`
 	Baseline   string                 `yaml:"baseline"`
 	Compare    []string               `yaml:"compare"` // methods in the order in which they are shown
-	Quick      bool                   `yaml:"quick"`   // cut down with --quick
+	Quick      bool                   `yaml:"quick"`   // cut down with --quick or --short
 	Provenance experiments.Provenance `yaml:"provenance"`
 	Methods    map[string]methodTitle `yaml:"methods"`
 }

@@ -15,7 +15,7 @@ func warnings(set Set, cells []Cell) []string {
 	var all []string
 	for _, info := range set.Scenarios {
 		if info.Quick {
-			all = append(all, fmt.Sprintf("%s was run with --quick: fewer repetitions and shorter runs than the published experiment.", info.Name))
+			all = append(all, fmt.Sprintf("%s was cut down with --quick or --short: fewer repetitions and shorter runs than the published experiment.", info.Name))
 		}
 	}
 	all = append(all, invalidWarnings(set.Results)...)

@@ -26,7 +26,9 @@ func (r *Result) fill(t Planned, m testbed.Measurement) {
 		components[replica.Component] = append(components[replica.Component], replica.Name)
 	}
 	r.CPUGapPp, r.CPUGapWindowPp = cpuGaps(components, r.CPU, m.Windows)
-	r.Shares = shares(m)
+	timing := t.Plan.Timing
+	measured := (timing.Warmup + timing.Gap).Std()
+	r.Shares = shares(m, measured, measured+timing.Duration.Std())
 	r.SharesOverTime = sharesOverTime(t.Plan, m.Tables)
 	for name, th := range m.Throttled {
 		if r.Throttling == nil {

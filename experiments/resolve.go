@@ -15,9 +15,6 @@ func (s Scenario) Warnings() []string {
 	if s.Quick {
 		ws = append(ws, "quick run: fewer repetitions and shorter runs than the scenario asks for")
 	}
-	if s.Scale > 1 {
-		ws = append(ws, s.scaleWarning())
-	}
 	if largest, gaps := s.largestRTT(); len(gaps) > 0 {
 		ws = append(ws, fmt.Sprintf("rttMs: %s not measured, the largest measured value (%v ms) stands in", strings.Join(gaps, ", "), largest*s.RTTScale))
 	}

@@ -40,6 +40,6 @@ func scaled(p testbed.Plan, f float64) testbed.Plan {
 }
 
 // scaleWarning says what a scale does to the figures; it travels with them.
-func (s Scenario) scaleWarning() string {
-	return fmt.Sprintf("scaled by %g: CPU capacity and offered load are divided by it, a rate of 100 means %g requests a second; utilisation stays, CPU time takes longer", s.Scale, 100/s.Scale)
+func scaleWarning(f float64) string {
+	return fmt.Sprintf("scaled by %g: CPU capacity and offered load are divided by it, a rate of 100 means %.4g requests a second; utilisation stays, CPU time takes longer", f, 100/f)
 }

@@ -42,9 +42,26 @@ type Scenario struct {
 	Scale      float64     `yaml:"scale,omitempty"`
 	Seed       uint64      `yaml:"seed"`
 	Thresholds []Threshold `yaml:"thresholds,omitempty"`
-	// Quick marks a scenario that --quick cut down: fewer repetitions and
-	// shorter runs than the published experiment.
+	// Short is what --short makes of the scenario, for backends that take real
+	// time; nil = there is no short form.
+	Short *ShortForm `yaml:"short,omitempty"`
+	// Quick marks a scenario that --quick or --short cut down: fewer
+	// repetitions and shorter runs than the published experiment.
 	Quick bool `yaml:"quick,omitempty"`
+}
+
+// ShortForm replaces what makes a scenario last long.
+type ShortForm struct {
+	Repetitions int                 `yaml:"repetitions"`
+	Timing      testbed.Timing      `yaml:"timing"`
+	Control     testbed.Control     `yaml:"control"`
+	Apps        map[string]ShortApp `yaml:"apps"` // those that are run
+}
+
+// ShortApp replaces fields of an App.
+type ShortApp struct {
+	RPS   []float64 `yaml:"rps"`
+	Scale float64   `yaml:"scale,omitempty"`
 }
 
 // Provenance of a parameter set: nothing in it was tuned for one policy.
@@ -68,6 +85,7 @@ type App struct {
 	Server      *workloads.Server       `yaml:"server,omitempty"`      // replaces the application's
 	Replicas    map[string]int          `yaml:"replicas,omitempty"`    // replaces counts by component
 	RPS         []float64               `yaml:"rps"`
+	Scale       float64                 `yaml:"scale,omitempty"` // replaces the scenario's; 0 = it does not
 	// Placement of methods that name none.
 	Placement  string               `yaml:"placement"`
 	Placements map[string]Placement `yaml:"placements"`

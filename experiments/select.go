@@ -27,6 +27,7 @@ type Selection struct {
 	Duration    *time.Duration
 	Scale       float64 // 0 = the scenario's
 	Quick       bool    // at most quickRepetitions and a shorter measured time
+	Short       bool    // the scenario's short form; what else is selected overrides it
 }
 
 // What --quick leaves of a scenario.
@@ -40,6 +41,10 @@ const (
 // will be run and is valid if s is; all faults of the selection come at once.
 func (s Scenario) Select(sel Selection) (Scenario, error) {
 	var faults Faults
+	if sel.Short {
+		s = s.shorten(&faults)
+	}
+	s.Short = nil // the result says what it is, not what it could be
 	s = s.retime(sel, &faults)
 	s.Compare = s.selectMethods(sel.Methods, &faults)
 	apps := sel.Apps
@@ -54,6 +59,9 @@ func (s Scenario) Select(sel Selection) (Scenario, error) {
 		}
 		if sel.RPS != nil {
 			app.RPS = sel.RPS
+		}
+		if sel.Scale != 0 {
+			app.Scale = 0 // the selection's holds for all
 		}
 		chosen[name] = app
 	}
@@ -70,6 +78,25 @@ func (s Scenario) Select(sel Selection) (Scenario, error) {
 		return Scenario{}, err
 	}
 	return s, s.Validate()
+}
+
+// shorten gives the scenario's short form.
+func (s Scenario) shorten(faults *Faults) Scenario {
+	short := s.Short
+	if short == nil {
+		faults.add("short", "found no short form in scenario %s; --quick cuts any scenario down", s.Name)
+		return s
+	}
+	s.Quick = true
+	s.Repetitions, s.Timing, s.Control = short.Repetitions, short.Timing, short.Control
+	apps := map[string]App{}
+	for name, a := range short.Apps {
+		app := s.Apps[name]
+		app.RPS, app.Scale = a.RPS, a.Scale
+		apps[name] = app
+	}
+	s.Apps = apps
+	return s
 }
 
 // retime applies what a selection says about repetitions, seed and times.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"heartbed/heart"
 	"heartbed/testbed"
@@ -13,10 +14,11 @@ import (
 // replicaPair is a caller and a callee replica.
 type replicaPair struct{ from, to string }
 
-// shares sets the requests that really went from group to group beside what
-// the last table intended. Requests on no route of that table (clients to the
-// entry, for one) are listed by replica, without an intention.
-func shares(m testbed.Measurement) []Share {
+// shares sets the requests that really went from group to group in [from, to)
+// of the session beside what the tables in force then intended, weighted by
+// their time. Requests on no route of the last table (clients to the entry, for
+// one) are listed by replica, without an intention.
+func shares(m testbed.Measurement, from, to time.Duration) []Share {
 	seen := map[replicaPair]int64{}
 	total := map[replicaPair]int64{} // caller replica, callee component
 	for _, s := range m.Seen {
@@ -26,7 +28,7 @@ func shares(m testbed.Measurement) []Share {
 	var list []Share
 	covered := map[replicaPair]bool{}
 	if len(m.Tables) > 0 {
-		list = routedShares(m.Tables[len(m.Tables)-1].Table, seen, total, covered)
+		list = routedShares(m.Tables[len(m.Tables)-1].Table, intentions(m.Tables, from, to), seen, total, covered)
 	}
 	for _, s := range m.Seen {
 		if pair := (replicaPair{s.From.Name, s.To.Name}); !covered[pair] {
@@ -38,20 +40,57 @@ func shares(m testbed.Measurement) []Share {
 	return list
 }
 
-func routedShares(table heart.RoutingTable, seen, total map[replicaPair]int64, covered map[replicaPair]bool) []Share {
+// link is a caller and a callee group.
+type link struct{ from, to string }
+
+// intentions gives the share of a caller group's requests that a callee group
+// should have had in [from, to), by the tables in force. A table is in force
+// until the next one; where none was, the last one counts.
+func intentions(tables []testbed.TimedTable, from, to time.Duration) map[link]float64 {
+	intended := map[link]float64{}
+	add := func(table heart.RoutingTable, part float64) {
+		for _, route := range table.Routes {
+			weights := 0.0
+			for _, s := range route.Shares {
+				weights += float64(s.Weight)
+			}
+			for _, s := range route.Shares {
+				intended[link{route.From, s.To}] += part * float64(s.Weight) / max(1, weights)
+			}
+		}
+	}
+	var inForce time.Duration
+	for i, t := range tables {
+		end := to
+		if i+1 < len(tables) {
+			end = min(to, tables[i+1].At)
+		}
+		if d := end - max(t.At, from); d > 0 {
+			inForce += d
+			add(t.Table, float64(d))
+		}
+	}
+	if inForce == 0 {
+		add(tables[len(tables)-1].Table, 1)
+		return intended
+	}
+	for l := range intended {
+		intended[l] /= float64(inForce)
+	}
+	return intended
+}
+
+func routedShares(table heart.RoutingTable, intended map[link]float64, seen, total map[replicaPair]int64, covered map[replicaPair]bool) []Share {
 	groups := groupsByName(table)
 	var list []Share
 	for _, route := range table.Routes {
-		var weights, all int64
-		for _, s := range route.Shares {
-			weights += int64(s.Weight)
-		}
+		var all int64
 		for _, from := range groups[route.From].Replicas {
 			all += total[replicaPair{from, route.To}]
 		}
 		for _, s := range route.Shares {
-			intended := float64(s.Weight) / float64(max(1, weights))
-			row := Share{From: route.From, To: s.To, Intended: &intended}
+			share := intended[link{route.From, s.To}]
+			row := Share{From: route.From, To: s.To, Intended: &share}
 			for _, from := range groups[route.From].Replicas {
 				for _, to := range groups[s.To].Replicas {
 					covered[replicaPair{from, to}] = true
@@ -59,7 +98,7 @@ func routedShares(table heart.RoutingTable, seen, total map[replicaPair]int64, c
 				}
 			}
 			row.Seen = float64(row.Requests) / float64(max(1, all))
-			if s.Weight > 0 || row.Requests > 0 {
+			if share > 0 || row.Requests > 0 {
 				list = append(list, row)
 			}
 		}

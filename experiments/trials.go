@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -46,7 +47,7 @@ func (s Scenario) Trials(backend string) ([]Planned, error) {
 						}
 						placed[key] = at
 					}
-					t, err := s.plan(Trial{Scenario: s.Name, App: app, Backend: backend, Policy: method, RPS: rps, Rep: rep, Scale: s.Scale}, placed[key])
+					t, err := s.plan(Trial{Scenario: s.Name, App: app, Backend: backend, Policy: method, RPS: rps, Rep: rep, Scale: cmp.Or(s.Apps[app].Scale, s.Scale)}, placed[key])
 					if err != nil {
 						return nil, err
 					}
@@ -88,8 +89,9 @@ func (s Scenario) plan(t Trial, at placed) (Planned, error) {
 	if method.Connections != nil {
 		p.Plan.Network.Connections = *method.Connections
 	}
-	if s.Scale > 1 {
-		p.Plan = scaled(p.Plan, s.Scale)
+	if t.Scale > 1 {
+		p.Plan = scaled(p.Plan, t.Scale)
+		p.Warnings = append(p.Warnings, scaleWarning(t.Scale))
 	}
 	var err error
 	p.ID, err = p.hash()

@@ -118,6 +118,26 @@ func TestSelect(t *testing.T) {
 	require.Less(t, quick.Timing.Duration, s.Timing.Duration)
 	require.Contains(t, quick.Warnings()[0], "quick run")
 
+	short, err := s.Select(Selection{Short: true, Repetitions: 2})
+	require.NoError(t, err)
+	require.Equal(t, s.Short.Timing, short.Timing)
+	require.Equal(t, s.Short.Control, short.Control)
+	require.Equal(t, 2, short.Repetitions, "a flag overrides it")
+	trials, err := short.Trials("sim")
+	require.NoError(t, err)
+	for _, p := range trials {
+		form := s.Short.Apps[p.App]
+		require.Equal(t, form.Scale, p.Scale)
+		require.Contains(t, form.RPS, p.RPS)
+		require.Equal(t, p.RPS/form.Scale, p.Plan.RPS)
+	}
+	require.Contains(t, short.Warnings()[0], "quick run")
+	again, err := short.Select(Selection{Scale: 6})
+	require.NoError(t, err)
+	require.Zero(t, again.Apps["pair"].Scale, "one factor for all apps")
+	_, err = again.Select(Selection{Short: true})
+	require.ErrorContains(t, err, "short: found no short form in scenario A")
+
 	negative := -time.Second
 	_, err = s.Select(Selection{Apps: []string{"shop"}, Methods: []string{"magic"}, RPS: []float64{0, math.NaN(), math.Inf(1)}, Repetitions: -1, Warmup: &negative})
 	require.ErrorIs(t, err, ErrInput)

@@ -74,8 +74,9 @@ func (s Scenario) Validate() error {
 	if s.Repetitions < 1 {
 		v.faults.add("repetitions", "found %d, expected 1 or more", s.Repetitions)
 	}
-	if s.Scale != 0 && !(s.Scale >= 1) || math.IsInf(s.Scale, 0) {
-		v.faults.add("scale", "found %v, expected a number of 1 or more", s.Scale)
+	v.scale("scale", s.Scale)
+	if s.Short != nil {
+		v.short(*s.Short)
 	}
 	return v.faults.err()
 }
@@ -104,6 +105,26 @@ func (v *validation) above(field string, value float64) {
 func (v *validation) atLeast(field string, value, min float64) {
 	if !(value >= min) || math.IsInf(value, 0) {
 		v.faults.add(field, "found %v, expected a number of %v or more", value, min)
+	}
+}
+
+// scale reports a factor that would not make the machine smaller.
+func (v *validation) scale(field string, f float64) {
+	if f != 0 && !(f >= 1) || math.IsInf(f, 0) {
+		v.faults.add(field, "found %v, expected a number of 1 or more", f)
+	}
+}
+
+// short reports what the short form names that is not there; what it says is
+// checked when it is taken, as the scenario's own fields.
+func (v *validation) short(s ShortForm) {
+	if len(s.Apps) == 0 {
+		v.faults.add("short.apps", "found none, expected at least one")
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Apps)) {
+		if _, known := v.Apps[name]; !known {
+			v.faults.add("short.apps."+name, "found no app of this name, expected one of %s", strings.Join(slices.Sorted(maps.Keys(v.Apps)), ", "))
+		}
 	}
 }
 

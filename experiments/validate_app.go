@@ -22,6 +22,7 @@ func (v *validation) app(field string, a App) {
 	if len(a.RPS) == 0 {
 		v.faults.add(field+".rps", "found none, expected at least one rate")
 	}
+	v.scale(field+".scale", a.Scale)
 	for i, rps := range a.RPS {
 		v.above(fmt.Sprintf("%s.rps[%d]", field, i), rps)
 		if slices.Contains(a.RPS[:i], rps) {

@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -174,7 +175,14 @@ func TestShares(t *testing.T) {
 		{From: "a@n2", To: "b@n2", Intended: p(1), Seen: 1, Requests: 60},
 		{From: "client", To: "a1", Seen: 0.4, Requests: 40},
 		{From: "client", To: "a2", Seen: 0.6, Requests: 60},
-	}, shares(m))
+	}, shares(m, time.Minute, 2*time.Minute))
+	half := table
+	half.Routes = slices.Clone(table.Routes)
+	half.Routes[0].Shares = []heart.Share{{To: "b@n1", Weight: 1}, {To: "b@n2", Weight: 1}}
+	m.Tables[0].Table = half
+	changed := shares(m, 40*time.Second, 2*time.Minute)
+	require.InDelta(t, 0.5*0.25+0.75*0.75, *changed[0].Intended, 1e-12, "for 20 of 80 s the first table was in force")
+	require.InDelta(t, 0.75, *shares(m, 3*time.Minute, 3*time.Minute)[0].Intended, 1e-12)
 
 	plan := testbed.Plan{
 		App: workloads.Application{Entry: "a", Components: []workloads.Component{

@@ -54,14 +54,14 @@ func report(dir string, out io.Writer) error {
 // application and a column for each method.
 func writeP99(cells []analysis.Cell, out io.Writer) error {
 	type row struct {
-		scenario, app string
-		rps           float64
+		scenario, app, backend string
+		rps                    float64
 	}
 	var rows []row
 	var methods []string
 	values := map[row]map[string]string{}
 	for _, c := range cells {
-		r := row{c.Scenario, c.App, c.RPS}
+		r := row{c.Scenario, c.App, c.Backend, c.RPS}
 		if values[r] == nil {
 			rows, values[r] = append(rows, r), map[string]string{}
 		}
@@ -76,9 +76,9 @@ func writeP99(cells []analysis.Cell, out io.Writer) error {
 		return nil // no terminal is wide enough; the report has it
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "P99 ms\tapp\tRPS\t%s\t\n", strings.Join(methods, "\t"))
+	fmt.Fprintf(w, "P99 ms\tapp\tbackend\tRPS\t%s\t\n", strings.Join(methods, "\t"))
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%v\t", r.scenario, r.app, r.rps)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%v\t", r.scenario, r.app, r.backend, r.rps)
 		for _, m := range methods {
 			fmt.Fprintf(w, "%s\t", cmp.Or(values[r][m], "-"))
 		}

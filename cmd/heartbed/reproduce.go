@@ -57,8 +57,8 @@ func reproduce(cmd *cobra.Command, out string, quick bool) error {
 	stderr := cmd.ErrOrStderr()
 	var jobs []job
 	for _, name := range published() {
-		f := runFlags{scenario: name, backend: "sim", out: filepath.Join(out, name), quick: quick}
-		j, err := f.job(cmd)
+		f := runFlags{scenario: name, backend: simulator, out: filepath.Join(out, name), quick: quick}
+		j, err := f.job(cmd, simulator)
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ type runFlags struct {
 	reps, workers                int
 	seed                         uint64
 	duration, warmup             time.Duration
-	quick, clean                 bool
+	quick, short, clean, alone   bool
 	scale                        float64
 }
 
@@ -34,10 +34,13 @@ func runCommand() *cobra.Command {
 		Short: "Run a scenario and write its report",
 		Long: `Runs the trials of a scenario that the result folder does not hold yet, appends
 their results and writes the report. A run that was interrupted goes on where
-it stopped when the same command is given again.`,
+it stopped when the same command is given again. For another backend than the
+simulator the same plan is simulated first, into the folder sim below, and the
+report sets both side by side.`,
 		Example: `  heartbed run --scenario A
   heartbed run --scenario LAN --app dag --policy heart,lata --rps 200,400 --reps 6
-  heartbed run --file mine.yaml --out out/mine --quick`,
+  heartbed run --file mine.yaml --out out/mine --quick
+  sudo heartbed run --scenario A --backend netns --short`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd)
@@ -47,7 +50,7 @@ it stopped when the same command is given again.`,
 	flags.StringVar(&f.scenario, "scenario", "", "scenario by name, see 'heartbed scenarios list'")
 	flags.StringVar(&f.file, "file", "", "scenario of your own, a YAML file")
 	flags.StringSliceVar(&f.apps, "app", nil, "applications of the scenario (default all)")
-	flags.StringVar(&f.backend, "backend", "sim", "where to run, see 'heartbed doctor'")
+	flags.StringVar(&f.backend, "backend", simulator, "where to run, see 'heartbed doctor'")
 	flags.StringSliceVar(&f.policies, "policy", nil, "methods of the scenario or policies, or all (default the scenario's compare)")
 	flags.Float64SliceVar(&f.rps, "rps", nil, "requests a second, may be fractional (default each app's own)")
 	flags.IntVar(&f.reps, "reps", 0, "repetitions, each with a seed of its own (default the scenario's)")
@@ -57,6 +60,8 @@ it stopped when the same command is given again.`,
 	flags.StringVar(&f.out, "out", "", "result folder (default out/<scenario>-<backend>)")
 	flags.Float64Var(&f.scale, "scale", 0, "divide CPU capacity and offered load by this, for a machine smaller than the scenario's (default the scenario's, else 1)")
 	flags.BoolVar(&f.quick, "quick", false, "at most 2 repetitions and a quarter of the measured time, for a first look")
+	flags.BoolVar(&f.short, "short", false, "the scenario's short form, for backends that take real time (see 'heartbed scenarios show')")
+	flags.BoolVar(&f.alone, "alone", false, "do not simulate the same plan beside a run on another backend")
 	flags.BoolVar(&f.clean, "clean", false, "first remove what killed runs left on this machine, as 'heartbed down' does")
 	flags.IntVar(&f.workers, "workers", 0, "trials at the same time (default what the backend bears)")
 	return cmd
@@ -69,9 +74,19 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if f.workers < 0 {
 		return fmt.Errorf("%w: --workers is %d, expected 1 or more", cli.ErrUsage, f.workers)
 	}
-	job, err := f.job(cmd)
+	job, err := f.job(cmd, f.backend)
 	if err != nil {
 		return err
+	}
+	if f.backend != simulator && !f.alone {
+		beside, err := f.job(cmd, simulator)
+		if err != nil {
+			return err
+		}
+		beside.dir = filepath.Join(job.dir, simulator)
+		if complete, err := beside.measure(cmd.Context(), cmd.ErrOrStderr()); !complete {
+			return err // a trial that fails there is in the report
+		}
 	}
 	return job.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 }
@@ -85,9 +100,9 @@ type job struct {
 	clean      bool
 }
 
-// job reads and checks all that the flags name.
-func (f *runFlags) job(cmd *cobra.Command) (job, error) {
-	sel := experiments.Selection{Apps: f.apps, Methods: f.policies, RPS: f.rps, Repetitions: f.reps, Quick: f.quick, Scale: f.scale}
+// job reads and checks all that the flags name, for a backend.
+func (f *runFlags) job(cmd *cobra.Command, backend string) (job, error) {
+	sel := experiments.Selection{Apps: f.apps, Methods: f.policies, RPS: f.rps, Repetitions: f.reps, Quick: f.quick, Short: f.short, Scale: f.scale}
 	changed := cmd.Flags().Changed
 	if changed("reps") && f.reps < 1 {
 		return job{}, fmt.Errorf("%w: --reps is %d, expected 1 or more", cli.ErrUsage, f.reps)
@@ -101,18 +116,18 @@ func (f *runFlags) job(cmd *cobra.Command) (job, error) {
 	if changed("warmup") {
 		sel.Warmup = &f.warmup
 	}
-	place, placeErr := lookupBackend(f.backend)
+	place, placeErr := lookupBackend(backend)
 	scenario, err := load(f.scenario, f.file)
 	if err := errors.Join(placeErr, err); err != nil {
 		return job{}, err
 	}
-	experiment, err := scenario.Experiment(sel, f.backend)
+	experiment, err := scenario.Experiment(sel, backend)
 	if err != nil {
 		return job{}, err
 	}
 	j := job{experiment: experiment, place: place, dir: f.out, workers: f.workers, clean: f.clean}
 	if j.dir == "" {
-		j.dir = filepath.Join("out", scenario.Name+"-"+f.backend)
+		j.dir = filepath.Join("out", scenario.Name+"-"+backend)
 	}
 	if j.workers == 0 {
 		j.workers = place.workers
