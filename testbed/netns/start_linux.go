@@ -63,7 +63,7 @@ func start(ctx context.Context, o Options, l layout) (testbed.Session, error) {
 			slowest, longest = st, took
 		}
 	}
-	s.notes = append(s.notes, fmt.Sprintf("set-up: %d nodes and %d replicas stood after %.1f s, of which to %s %.1f s",
+	s.notes = append(s.notes, fmt.Sprintf("set-up: %d nodes and %d processes stood after %.1f s, of which to %s %.1f s",
 		len(l.nodes), len(l.replicas), time.Since(began).Seconds(), slowest.name, longest.Seconds()))
 	return s, nil
 }

@@ -92,6 +92,7 @@ func counts(t *testing.T, backend testbed.Backend) {
 	steps := 0
 	m, err := start(t, backend, Table(1, 1)).Run(t.Context(), func(context.Context) error { steps++; return nil })
 	require.NoError(t, err)
+	require.Empty(t, m.Faults)
 	require.InDelta(t, 400, m.Offered, 2)
 	require.Equal(t, m.Offered, m.Answered+m.Failed+m.TimedOut+m.CutOff+m.Unsent)
 	require.Equal(t, m.Answered, m.Latency.TotalCount()+m.OverRange)
