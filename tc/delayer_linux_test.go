@@ -167,8 +167,10 @@ func TestJitterKeepsTheOrder(t *testing.T) {
 	for i, a := range sparse {
 		times[i] = float64(a.Took) / 1e6
 	}
-	require.InDelta(t, 5, took(sparse), 0.5)
-	require.Greater(t, slices.Max(times)-slices.Min(times), 1.5)
+	slices.Sort(times)
+	require.GreaterOrEqual(t, times[0], 5.0, "jitter only adds")
+	require.InDelta(t, 5, times[len(times)/4], 0.5, "half of them have none")
+	require.Greater(t, times[len(times)-1], 6.5)
 }
 
 func TestLossFollowsTheSeed(t *testing.T) {

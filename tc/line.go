@@ -45,8 +45,9 @@ const (
 	dropped      // no room in the line's buffer
 )
 
-// next says when a packet of so many bytes that arrives at now is due. A
-// packet never overtakes an earlier one of its line, whatever the jitter.
+// next says when a packet of so many bytes that arrives at now is due. Jitter
+// only adds, and half of the packets have none: what the simulator adds to a
+// message. A packet never overtakes an earlier one of its line.
 func (l *line) next(now time.Duration, bytes int) (due time.Duration, f fate) {
 	if l.loss > 0 && l.rng.Float64() < l.loss {
 		return 0, lost
@@ -61,7 +62,7 @@ func (l *line) next(now time.Duration, bytes int) (due time.Duration, f fate) {
 	}
 	due += l.delay
 	if l.jitter > 0 {
-		due += time.Duration((2*l.rng.Float64() - 1) * float64(l.jitter))
+		due += time.Duration(max(0, l.rng.NormFloat64()*float64(l.jitter)))
 	}
 	l.last = max(l.last, due)
 	return l.last, kept

@@ -14,7 +14,7 @@ import (
 var somePeer = netip.MustParseAddr("10.0.0.2")
 
 // Whatever the link and the arrivals: no packet is due before an earlier one,
-// before its delay less the jitter, or so late that no rule explains it.
+// before its delay, or so late that no rule explains it.
 func TestDueTimes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		delay := time.Duration(rapid.Int64Range(0, 1e9).Draw(t, "delay"))
@@ -41,9 +41,9 @@ func TestDueTimes(t *testing.T) {
 			if link.RateBits > 0 {
 				wire = lineBuffer + time.Duration(12_000/link.RateBits*1e9)
 			}
-			latest = max(latest, now+wire+delay+link.Jitter)
+			latest = max(latest, now+wire+delay+10*link.Jitter)
 			require.GreaterOrEqual(t, due, last)
-			require.GreaterOrEqual(t, due, now+delay-link.Jitter)
+			require.GreaterOrEqual(t, due, now+delay)
 			require.LessOrEqual(t, due, latest)
 			last = due
 		}
@@ -65,6 +65,35 @@ func TestARateSerialises(t *testing.T) {
 	require.Equal(t, dropped, fate)
 	_, fate = l.next(2*time.Millisecond, 1000)
 	require.Equal(t, kept, fate)
+}
+
+// The simulator adds max(0, N(0, s^2)) to a message: half of them have nothing,
+// the mean is s/sqrt(2 pi).
+func TestJitterIsTheUpperHalfOfANormal(t *testing.T) {
+	l := newLine(somePeer, 1)
+	l.set(Link{Jitter: time.Millisecond}, time.Second)
+	const n = 100_000
+	var extra []float64 // ms
+	for i := range n {
+		now := time.Duration(i) * time.Second // none waits for another
+		due, _ := l.next(now, 100)
+		extra = append(extra, float64(due-now-time.Second)/1e6)
+	}
+	requireUpperHalf(t, extra, 0.02)
+}
+
+// requireUpperHalf checks that max(0, N(0, 1)) is what the values follow.
+func requireUpperHalf(t *testing.T, values []float64, tolerance float64) {
+	t.Helper()
+	slices.Sort(values)
+	mean := 0.0
+	for _, v := range values {
+		mean += v / float64(len(values))
+	}
+	require.InDelta(t, 1/math.Sqrt(2*math.Pi), mean, tolerance)
+	for p, want := range map[float64]float64{0: 0, 0.49: 0, 0.75: 0.6745, 0.9: 1.2816, 0.99: 2.3263} {
+		require.InDelta(t, want, values[int(p*float64(len(values)))], 2*tolerance, "quantile %v", p)
+	}
 }
 
 func TestLossIsTheShareAskedFor(t *testing.T) {
@@ -99,19 +128,19 @@ func TestWaitingGivesTheNextOneDue(t *testing.T) {
 
 func TestCheckLinksNamesAllFaults(t *testing.T) {
 	require.NoError(t, CheckLinks(map[netip.Addr]Link{
-		somePeer:                       {RTT: time.Second, Jitter: time.Millisecond, Loss: 1, RateBits: 1e9},
+		somePeer:                       {RTT: time.Second, Jitter: time.Second, Loss: 1, RateBits: 1e9},
 		netip.MustParseAddr("fd00::2"): {},
 	}))
 	err := CheckLinks(map[netip.Addr]Link{
 		somePeer:                              {RTT: -1, Loss: math.NaN(), RateBits: 1},
-		netip.MustParseAddr("10.0.0.3"):       {RTT: time.Second, Jitter: time.Second, RateBits: math.Inf(1)},
+		netip.MustParseAddr("10.0.0.3"):       {RTT: time.Second, Jitter: 2 * time.Second, RateBits: math.Inf(1)},
 		netip.MustParseAddr("0.0.0.0"):        {},
 		netip.MustParseAddr("::ffff:1.2.3.4"): {},
 		{}:                                    {},
 	})
 	for _, want := range []string{
 		"10.0.0.2: RTT: found -1ns", "10.0.0.2: loss: found NaN", "10.0.0.2: rate: found 1,",
-		"10.0.0.3: jitter: found 1s", "10.0.0.3: rate: found +Inf",
+		"10.0.0.3: jitter: found 2s", "10.0.0.3: rate: found +Inf",
 		"0.0.0.0: address", "::ffff:1.2.3.4: address", "invalid IP: address",
 	} {
 		require.ErrorContains(t, err, want)

@@ -106,9 +106,24 @@ func (e egress) setNetem(device int) *nl.NetlinkRequest {
 		rate := nl.TcNetemRate{Rate: math.MaxUint32}
 		options.AddRtAttr(nl.TCA_NETEM_RATE64, nl.Uint64Attr(unlimited))
 		options.AddRtAttr(nl.TCA_NETEM_RATE, rate.Serialize())
+		options.AddRtAttr(nl.TCA_NETEM_DELAY_DIST, jitterTable())
 	}
 	options.AddRtAttr(netemSeed, nl.Uint64Attr(e.seed)) // kernels before 6.6 ignore it
 	return request(unix.RTM_NEWQDISC, replace, device, netlink.MakeHandle(e.minor, 0), e.class(), 0, "netem", options)
+}
+
+// jitterTable is the distribution of the jitter as netem wants it: equally
+// likely values in standard deviations, 1 = netemScale. Without a table netem
+// draws uniformly, from as much below the delay as above it; here nothing is
+// below it, as in line.next. The last of so many values is 3.3.
+func jitterTable() []byte {
+	const values, netemScale = 1024, 8192
+	var table []byte
+	for i := range values {
+		quantile := math.Sqrt2 * math.Erfinv((2*float64(i)+1)/values-1)
+		table = binary.NativeEndian.AppendUint16(table, uint16(math.Round(netemScale*max(0, quantile))))
+	}
+	return table
 }
 
 // addFilter sends the class what goes to the peer's address.

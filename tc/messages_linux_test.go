@@ -1,6 +1,7 @@
 package tc
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"flag"
 	"fmt"
@@ -34,7 +35,7 @@ func TestMessages(t *testing.T) {
 		for _, s := range []step{{"htb", addRoot(device)}, {"htb class", e.setClass(device)}, {"netem", e.setNetem(device)},
 			{"u32 filter", e.addFilter(device)}, {"remove htb", deleteRoot(device)}} {
 			s.request.Seq = 0
-			fmt.Fprintf(&text, "%s\n%s\n", s.name, hex.Dump(s.request.Serialize()))
+			fmt.Fprintf(&text, "%s\n%s\n", s.name, dump(s.request.Serialize()))
 		}
 		file := filepath.Join("testdata", "messages-"+name+".golden")
 		if *update {
@@ -44,6 +45,34 @@ func TestMessages(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, string(want), text.String(), name)
 	}
+}
+
+// dump is hex.Dump with a star for lines like the one above, of which the
+// table of jitter has many.
+func dump(b []byte) string {
+	var text strings.Builder
+	above := ""
+	for line := range strings.Lines(hex.Dump(b)) {
+		_, bytes, _ := strings.Cut(line, "  ")
+		switch {
+		case bytes != above:
+			text.WriteString(line)
+		case !strings.HasSuffix(text.String(), "*\n"):
+			text.WriteString("*\n")
+		}
+		above = bytes
+	}
+	return text.String()
+}
+
+// The table is checked as the kernel reads it, a short for each value.
+func TestJitterTable(t *testing.T) {
+	raw := jitterTable()
+	var values []float64
+	for ; len(raw) > 0; raw = raw[2:] {
+		values = append(values, float64(int16(binary.NativeEndian.Uint16(raw)))/8192)
+	}
+	requireUpperHalf(t, values, 0.01)
 }
 
 // What of the messages this kernel understands, it takes.

@@ -19,7 +19,7 @@ import (
 // alike; the zero value changes nothing.
 type Link struct {
 	RTT      time.Duration // added round-trip time; each side adds half of it
-	Jitter   time.Duration // each one-way delay varies uniformly by up to this much, up and down, and keeps the order
+	Jitter   time.Duration // standard deviation of a normal draw that each packet is held longer by if it is above 0; the order is kept
 	Loss     float64       // share of the packets lost in each direction, 0 to 1
 	RateBits float64       // bits per second in each direction; 0 = no limit
 }
@@ -65,7 +65,7 @@ const queueReserve = 200 * time.Millisecond
 func (o Options) queueLength(links map[netip.Addr]Link) uint32 {
 	var longest time.Duration
 	for _, l := range links {
-		held := o.delay(l) + l.Jitter
+		held := o.delay(l) + 4*l.Jitter // one packet in 30,000 is held longer
 		if l.RateBits > 0 {
 			held += lineBuffer
 		}
@@ -137,8 +137,8 @@ func CheckLinks(links map[netip.Addr]Link) error {
 		if l.RTT < 0 || l.RTT > maxRTT {
 			fault("RTT", l.RTT, fmt.Sprintf("0 to %v", maxRTT))
 		}
-		if l.Jitter < 0 || l.Jitter > l.RTT/2 {
-			fault("jitter", l.Jitter, fmt.Sprintf("0 to half the RTT, %v", l.RTT/2))
+		if l.Jitter < 0 || l.Jitter > maxJitter {
+			fault("jitter", l.Jitter, fmt.Sprintf("0 to %v", maxJitter))
 		}
 		if !(l.Loss >= 0 && l.Loss <= 1) {
 			fault("loss", l.Loss, "0 to 1")
@@ -152,6 +152,7 @@ func CheckLinks(links map[netip.Addr]Link) error {
 
 const (
 	maxRTT      = time.Minute
+	maxJitter   = time.Second // netem counts it in ns in 32 bits
 	minRateBits = 1e3
 	maxRateBits = 1e12
 )

@@ -41,8 +41,9 @@ type Network struct {
 	Sidecar workloads.Duration `yaml:"sidecar,omitempty"`
 	// SidecarScaled multiplies Sidecar with the node's slowness.
 	SidecarScaled bool `yaml:"sidecarScaled,omitempty"`
-	// Jitter is the standard deviation of the delay of a link, one way; order
-	// on a link is kept.
+	// Jitter is the standard deviation of a normal draw that each message
+	// between replicas takes longer by if it is above 0; half of them have
+	// none. Order on a link is kept.
 	Jitter workloads.Duration `yaml:"jitter,omitempty"`
 	// Connections is the pool of kept connections from one caller replica to
 	// one component, each pinned to a replica under per-connection balancing.

@@ -58,7 +58,7 @@ Only what heartbed made is ever removed.`,
 	f.StringVar(&o.ns, "ns", "", "network namespace, a name as of `ip netns` or a path (default: the current one)")
 	f.StringSliceVar(&o.to, "to", nil, "addresses of the other side")
 	f.DurationVar(&o.link.RTT, "rtt", 0, "round-trip time to add")
-	f.DurationVar(&o.link.Jitter, "jitter", 0, "how much the delay varies, up and down; packets keep their order")
+	f.DurationVar(&o.link.Jitter, "jitter", 0, "standard deviation of a normal draw that is added to the delay where it is above 0; packets keep their order")
 	f.Float64Var(&o.link.Loss, "loss", 0, "share of the packets lost, 0 to 1")
 	f.StringVar(&o.rate, "rate", "", "limit such as 100mbit (bit, kbit, mbit, gbit per second)")
 	f.StringVar(&o.method, "method", string(tc.Auto), "auto, netem or nfqueue")

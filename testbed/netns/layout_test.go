@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"heartbed/tc"
 	"heartbed/testbed"
 	"heartbed/testbed/testbedtest"
 	"heartbed/workloads"
@@ -50,14 +51,18 @@ func TestRoundTrips(t *testing.T) {
 	links := l.linksOf(0)
 	require.Len(t, links, 1+4+3, "the load generator, itself with three replicas, the other with two")
 	require.Equal(t, 18*time.Millisecond, links[l.nodes[1].addrs[1]].RTT)
-	require.Equal(t, 9*time.Millisecond, links[l.nodes[1].addr].Jitter, "no more than the delay of one way")
+	require.Equal(t, time.Second, links[l.nodes[1].addr].Jitter)
+	require.Zero(t, links[clientAddr].Jitter, "it is between replicas")
 	require.NotContains(t, links, controlAddr, "the controller is not part of what is measured")
-	require.Equal(t, 10*time.Millisecond, l.clientLinks()[l.nodes[1].addr].RTT)
+	require.Equal(t, tc.Link{RTT: 10 * time.Millisecond}, l.clientLinks()[l.nodes[1].addr])
 
 	plain, err := newLayout(testbedtest.Plan())
 	require.NoError(t, err)
 	require.False(t, plain.shapesItself())
 	require.Len(t, plain.linksOf(0), 3, "links without delay are left alone")
+	plain.plan.Network.Jitter = 1
+	require.True(t, plain.shapesItself(), "jitter is also between replicas of a node")
+	require.Len(t, plain.linksOf(0), 4+3)
 }
 
 func TestLayoutRefuses(t *testing.T) {

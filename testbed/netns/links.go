@@ -1,7 +1,6 @@
 package netns
 
 import (
-	"math"
 	"net/netip"
 	"time"
 
@@ -31,50 +30,46 @@ func (l layout) sidecar(i int) time.Duration {
 	return time.Duration(s)
 }
 
-// link is a tc.Link of the round trip. The plan gives the standard deviation
-// of the jitter, tc the half-width of a uniform one, which cannot exceed the
-// delay.
-func (l layout) link(rtt time.Duration) tc.Link {
-	jitter := time.Duration(math.Sqrt(3) * float64(l.plan.Network.Jitter))
-	return tc.Link{RTT: rtt, Jitter: min(jitter, rtt/2)}
-}
-
 // linksOf are the links of node i to all nodes, itself included, and to the
 // load generator.
 func (l layout) linksOf(i int) map[netip.Addr]tc.Link {
 	links := map[netip.Addr]tc.Link{}
 	if rtt := l.clientRoundTrip(i); rtt > 0 {
-		links[clientAddr] = l.link(rtt)
+		links[clientAddr] = tc.Link{RTT: rtt}
 	}
 	for j := range l.nodes {
-		l.addLinks(links, j, l.roundTrip(i, j))
+		l.addLinks(links, j, tc.Link{RTT: l.roundTrip(i, j), Jitter: l.plan.Network.Jitter.Std()})
 	}
 	return links
 }
 
-// clientLinks are those of the load generator.
+// clientLinks are those of the load generator. They have no jitter, which is
+// between replicas.
 func (l layout) clientLinks() map[netip.Addr]tc.Link {
 	links := map[netip.Addr]tc.Link{}
 	for j := range l.nodes {
-		l.addLinks(links, j, l.clientRoundTrip(j))
+		l.addLinks(links, j, tc.Link{RTT: l.clientRoundTrip(j)})
 	}
 	return links
 }
 
 // addLinks adds a link to every address of node j.
-func (l layout) addLinks(links map[netip.Addr]tc.Link, j int, rtt time.Duration) {
-	if rtt == 0 {
+func (l layout) addLinks(links map[netip.Addr]tc.Link, j int, link tc.Link) {
+	if link == (tc.Link{}) {
 		return
 	}
-	links[l.nodes[j].addr] = l.link(rtt)
+	links[l.nodes[j].addr] = link
 	for _, a := range l.nodes[j].addrs {
-		links[a] = l.link(rtt)
+		links[a] = link
 	}
 }
 
 // shapesItself says whether a node delays what it sends to itself, which the
 // kernel's queue of an interface never sees.
 func (l layout) shapesItself() bool {
+	if l.plan.Network.Jitter > 0 {
+		return true
+	}
 	for i := range l.nodes {
 		if l.roundTrip(i, i) > 0 {
 			return true

@@ -43,11 +43,13 @@ func TestJudgePairsNamesWhatIsOff(t *testing.T) {
 		{from: "n1", to: "n2", spec: 10 * time.Millisecond, measured: 10400 * time.Microsecond},
 		{from: "n1", to: "n3", spec: 50 * time.Millisecond, measured: 100 * time.Millisecond},
 		{from: "n2", to: "n3", spec: 50 * time.Millisecond, measured: time.Millisecond},
+		{from: "n1", to: "n4", spec: 10 * time.Millisecond, measured: 23 * time.Millisecond, jitter: 4 * time.Millisecond},
 	})
 	require.ErrorContains(t, err, "round trip n1 to n3: measured 100.00 ms, expected 50.00 ms")
 	require.ErrorContains(t, err, "round trip n2 to n3: measured 1.00 ms")
 	require.NotContains(t, err.Error(), "n1 to n2")
-	require.Len(t, s.setup, 3)
+	require.NotContains(t, err.Error(), "n1 to n4")
+	require.Len(t, s.setup, 4)
 }
 
 // liveBackend is a backend with journals of its own.

@@ -33,6 +33,7 @@ type pair struct {
 	namespace string // of from
 	at        netip.AddrPort
 	spec      time.Duration
+	jitter    time.Duration // standard deviation of one way's
 	measured  time.Duration
 }
 
@@ -52,7 +53,7 @@ func (s *session) verifyRoundTrips(ctx context.Context) (err error) {
 	var pairs []pair
 	for i, from := range s.layout.nodes {
 		for j := i; j < len(s.layout.nodes); j++ {
-			pairs = append(pairs, pair{from: from.Name, to: s.layout.nodes[j].Name, namespace: s.nodes[i], at: ports[j], spec: s.layout.roundTrip(i, j)})
+			pairs = append(pairs, pair{from: from.Name, to: s.layout.nodes[j].Name, namespace: s.nodes[i], at: ports[j], spec: s.layout.roundTrip(i, j), jitter: s.layout.plan.Network.Jitter.Std()})
 		}
 	}
 	for j, to := range s.layout.nodes {
@@ -104,9 +105,10 @@ func (p *pair) measure(ctx context.Context) error {
 	return nil
 }
 
-// off says whether the measured round trip is not that of the plan.
+// off says whether the measured round trip is not that of the plan. The median
+// of both ways' jitter together is 0.6 standard deviations, and as good as never three.
 func (p *pair) off() bool {
-	return (p.measured - p.spec).Abs() > roundTripSlack+time.Duration(roundTripTolerance*float64(p.spec))
+	return (p.measured - p.spec).Abs() > roundTripSlack+3*p.jitter+time.Duration(roundTripTolerance*float64(p.spec))
 }
 
 // judgePairs notes the measured round trips and fails for those that are not
