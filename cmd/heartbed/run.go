@@ -78,6 +78,9 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if err := job.prepare(cmd.Context(), cmd.ErrOrStderr()); err != nil {
+		return err
+	}
 	if f.backend != simulator && !f.alone {
 		beside, err := f.job(cmd, simulator)
 		if err != nil {
@@ -152,22 +155,28 @@ func (j job) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return err
 }
 
-// measure runs the trials. A run is complete when every trial has ended, even
-// if some failed or a threshold was missed, which is the error then.
-func (j job) measure(ctx context.Context, stderr io.Writer) (complete bool, err error) {
+// prepare says whether the backend can run here and now, before anything is
+// measured.
+func (j job) prepare(ctx context.Context, stderr io.Writer) error {
 	if err := j.place.Check(ctx); err != nil {
-		return false, fmt.Errorf("backend %s: %w (see 'heartbed doctor')", j.experiment.Backend, err)
+		return fmt.Errorf("backend %s: %w (see 'heartbed doctor')", j.experiment.Backend, err)
 	}
 	if j.clean {
 		if err := down(ctx, stderr, "", j.experiment.Backend); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if j.place.clean != nil {
 		if err := j.place.clean(""); err != nil {
-			return false, fmt.Errorf("backend %s: %w", j.experiment.Backend, err)
+			return fmt.Errorf("backend %s: %w", j.experiment.Backend, err)
 		}
 	}
+	return nil
+}
+
+// measure runs the trials. A run is complete when every trial has ended, even
+// if some failed or a threshold was missed, which is the error then.
+func (j job) measure(ctx context.Context, stderr io.Writer) (complete bool, err error) {
 	p := newProgress(stderr, len(j.experiment.Trials), time.Now)
 	outcome, err := j.experiment.Run(ctx, j.place, experiments.Options{
 		Dir: j.dir, Workers: j.workers, Now: time.Now,
