@@ -47,6 +47,8 @@ func (r *run) dispatch(ctx context.Context, due time.Duration) {
 	q := r.newRequest(due)
 	r.recorder.offer(due)
 	r.pool.pending++
+	now := r.now()
+	r.recorder.late(q.due, now-q.due)
 	s := r.pool.take()
 	if s == nil {
 		r.pool.waiting.push(q)
@@ -54,8 +56,6 @@ func (r *run) dispatch(ctx context.Context, due time.Duration) {
 		r.mu.Unlock()
 		return
 	}
-	now := r.now()
-	r.recorder.late(q.due, now-q.due)
 	r.leave(s, q, now)
 	r.mu.Unlock()
 	r.send(s)

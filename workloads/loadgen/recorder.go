@@ -84,7 +84,7 @@ func (r *recorder) tally(now time.Duration) {
 	r.marked = max(r.marked, now)
 }
 
-// late books the generator's own delay of a request that found a connection free.
+// late books the generator's own delay of a request.
 func (r *recorder) late(due, by time.Duration) {
 	if r.counts(due) {
 		// Beyond the range means an hour late, and that counts as an hour.

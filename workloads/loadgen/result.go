@@ -25,9 +25,9 @@ type Result struct {
 	// which they were answered and their mean time from leaving to answer.
 	OutstandingMean, OccupiedMean float64
 
-	// Lateness in µs from due to sent of requests that found a connection
-	// free: the generator's own delay. With the wrk2 schedule it counts from
-	// the moment its pace allows.
+	// Lateness in µs is the generator's own delay: from due to the moment at
+	// which it turns to the request, whether a connection is free then or not.
+	// With the wrk2 schedule it counts from the moment its pace allows.
 	Lateness *hdrhistogram.Histogram
 
 	Errors   Errors   // of Failed
