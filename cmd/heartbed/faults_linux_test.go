@@ -173,6 +173,21 @@ func TestSlowGeneratorIsInvalid(t *testing.T) {
 	requireEmpty(t, journals)
 }
 
+// Ctrl-C, which a terminal sends to all processes of the command, ends the run
+// and not its replicas before it; all is cleaned up.
+func TestCtrlCCleansUp(t *testing.T) {
+	testbedtest.Require(t, "netns", netns.Backend{}.Check(t.Context()))
+	journals, out := t.TempDir(), filepath.Join(t.TempDir(), "out")
+	p := start(t, journals, &syscall.SysProcAttr{Setpgid: true}, short(out, "heart")...)
+	replica(t, journals, "b1")
+	require.NoError(t, syscall.Kill(-p.Process.Pid, syscall.SIGINT))
+	require.Equal(t, cli.Interrupted, p.end(), p.stderr.String())
+	require.Contains(t, p.stderr.String(), "interrupted after 0 of 1 trials")
+	require.NotContains(t, p.stderr.String(), "process b1 ended")
+	require.Empty(t, results(t, out))
+	requireEmpty(t, journals)
+}
+
 // The controller is killed in its second trial. The next run refuses to start
 // over what is left, 'down' removes it, and then the same command goes on after
 // the first.
