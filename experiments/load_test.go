@@ -52,11 +52,12 @@ func TestLoadFileOfAUser(t *testing.T) {
 	roundTrip(t, s)
 	require.Equal(t, 1.0, s.Nodes[0].Slowness, "the default")
 	require.Equal(t, []string{
-		"rttMs: n2-n3 not measured, the largest measured value (9 ms) stands in",
+		"rttMs: n1-n3 not measured, the largest measured value (7 ms) stands in",
+		"rttMs: found n1-n2 5 ms and n2-n1 7 ms; a round trip takes as long from either end, so the mean is used",
 		"control.window: 10s is less than four scrapes (20s): one late scrape changes a rate much",
 	}, s.Warnings())
 	const ms = time.Millisecond
-	require.Equal(t, [][]time.Duration{{0, 5 * ms, 9 * ms}, {7 * ms, 0, 9 * ms}, {9 * ms, 3 * ms, ms / 10}}, s.rtt())
+	require.Equal(t, [][]time.Duration{{0, 6 * ms, 7 * ms}, {6 * ms, 0, 3 * ms}, {7 * ms, 3 * ms, ms / 10}}, s.rtt())
 }
 
 func TestExtends(t *testing.T) {

@@ -15,9 +15,7 @@ func (s Scenario) Warnings() []string {
 	if s.Quick {
 		ws = append(ws, "quick run: fewer repetitions and shorter runs than the scenario asks for")
 	}
-	if largest, gaps := s.largestRTT(); len(gaps) > 0 {
-		ws = append(ws, fmt.Sprintf("rttMs: %s not measured, the largest measured value (%v ms) stands in", strings.Join(gaps, ", "), largest*s.RTTScale))
-	}
+	ws = append(ws, s.rttWarnings()...)
 	c := s.Control
 	if c.Period == 0 {
 		return ws
@@ -31,35 +29,61 @@ func (s Scenario) Warnings() []string {
 	return ws
 }
 
-// largestRTT gives the largest measured value between two nodes, ms, and
-// names the pairs that have none.
-func (s Scenario) largestRTT() (largest float64, unmeasured []string) {
+// rttWarnings names the pairs of nodes whose round-trip time is not simply
+// what the scenario says.
+func (s Scenario) rttWarnings() (ws []string) {
+	var gaps, unequal []string
+	for i, row := range s.RTTMs {
+		for j := range row[:i] {
+			from, to, there, back := s.Nodes[j].Name, s.Nodes[i].Name, s.RTTMs[j][i], s.RTTMs[i][j]
+			switch {
+			case there == nil && back == nil:
+				gaps = append(gaps, from+"-"+to)
+			case there != nil && back != nil && *there != *back:
+				unequal = append(unequal, fmt.Sprintf("%s-%s %v ms and %s-%s %v ms", from, to, *there*s.RTTScale, to, from, *back*s.RTTScale))
+			}
+		}
+	}
+	if len(gaps) > 0 {
+		ws = append(ws, fmt.Sprintf("rttMs: %s not measured, the largest measured value (%v ms) stands in", strings.Join(gaps, ", "), s.largestRTT()*s.RTTScale))
+	}
+	if len(unequal) > 0 {
+		ws = append(ws, fmt.Sprintf("rttMs: found %s; a round trip takes as long from either end, so the mean is used", strings.Join(unequal, ", ")))
+	}
+	return ws
+}
+
+// largestRTT gives the largest measured value between two nodes, ms.
+func (s Scenario) largestRTT() float64 {
+	largest := 0.0
 	for i, row := range s.RTTMs {
 		for j, rtt := range row {
-			switch {
-			case i == j:
-			case rtt == nil:
-				unmeasured = append(unmeasured, s.Nodes[i].Name+"-"+s.Nodes[j].Name)
-			default:
+			if i != j && rtt != nil {
 				largest = max(largest, *rtt)
 			}
 		}
 	}
-	return largest, unmeasured
+	return largest
 }
 
-// rtt gives the round-trip times in the order of the nodes. A node that was
-// not measured to itself has 0; any other pair that was not measured has the
-// largest value that was.
+// rtt gives the round-trip times in the order of the nodes, the same from
+// either end: the mean of two values that differ, the only one where the other
+// was not measured. A node that was not measured to itself has 0; any other
+// pair that was not measured has the largest value that was.
 func (s Scenario) rtt() [][]time.Duration {
-	largest, _ := s.largestRTT()
+	largest := s.largestRTT()
 	table := make([][]time.Duration, len(s.RTTMs))
 	for i, row := range s.RTTMs {
-		for j, rtt := range row {
+		for j, there := range row {
+			back := s.RTTMs[j][i]
 			ms := largest
 			switch {
-			case rtt != nil:
-				ms = *rtt
+			case there != nil && back != nil:
+				ms = (*there + *back) / 2
+			case there != nil:
+				ms = *there
+			case back != nil:
+				ms = *back
 			case i == j:
 				ms = 0
 			}

@@ -15,7 +15,7 @@ import (
 type Plan struct {
 	App         workloads.Application `yaml:"app"`
 	Nodes       []Node                `yaml:"nodes"`
-	RTT         [][]time.Duration     `yaml:"rtt"` // round-trip times in the order of Nodes, none Unmeasured
+	RTT         [][]time.Duration     `yaml:"rtt"` // round-trip times in the order of Nodes, none Unmeasured, symmetric
 	Replicas    []heart.Replica       `yaml:"replicas"`
 	Network     Network               `yaml:"network"`
 	Entry       Entry                 `yaml:"entry"`
@@ -117,11 +117,14 @@ func (p Plan) Topology() heart.Topology {
 	return t
 }
 
-// Validate reports what in the plan's nodes, replicas and antagonists no
-// backend could play, joined.
+// Validate reports what in the plan's nodes, replicas, round-trip times and
+// antagonists no backend could play, joined.
 func (p Plan) Validate() error {
 	t := p.Topology()
-	faults := []error{t.Validate()}
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	faults := []error{p.checkSymmetry()}
 	at := t.NodeIndex()
 	for i, a := range p.Antagonists {
 		for _, name := range a.Nodes {
@@ -132,6 +135,21 @@ func (p Plan) Validate() error {
 		if a.BurstMin <= 0 || a.PauseMin <= 0 || a.BurstMax < a.BurstMin || a.PauseMax < a.PauseMin {
 			faults = append(faults, fmt.Errorf("antagonist %d: found bursts of %v to %v and pauses of %v to %v, expected lengths above 0s",
 				i+1, a.BurstMin, a.BurstMax, a.PauseMin, a.PauseMax))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// checkSymmetry names the round trips that would depend on which end starts
+// them: packets between two nodes have one delay each way.
+func (p Plan) checkSymmetry() error {
+	var faults []error
+	for i, row := range p.RTT {
+		for j := range row[:i] {
+			if from, to := p.Nodes[j].Name, p.Nodes[i].Name; p.RTT[j][i] != p.RTT[i][j] {
+				faults = append(faults, fmt.Errorf("round-trip times: found %v from %s to %s and %v from %s to %s, expected the same",
+					p.RTT[j][i], from, to, p.RTT[i][j], to, from))
+			}
 		}
 	}
 	return errors.Join(faults...)

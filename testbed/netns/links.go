@@ -9,10 +9,9 @@ import (
 
 // roundTrip is the time a message and its answer spend on the way between two
 // nodes: the plan's round trip and the sidecars at both ends in both
-// directions. It is the same seen from either end, as on a wire; where the
-// plan has two values it is their mean.
+// directions.
 func (l layout) roundTrip(i, j int) time.Duration {
-	return (l.plan.RTT[i][j]+l.plan.RTT[j][i])/2 + 2*(l.sidecar(i)+l.sidecar(j))
+	return l.plan.RTT[i][j] + 2*(l.sidecar(i)+l.sidecar(j))
 }
 
 // clientRoundTrip is that between the load generator and a node, which has one

@@ -123,7 +123,7 @@ func TestNoRouteIsAnError(t *testing.T) {
 func TestDelays(t *testing.T) {
 	p, table := callers(1, 1, heart.Weighted)
 	p.Nodes = append(p.Nodes, testbed.Node{Name: "n2", Cores: 4, Slowness: 2})
-	p.RTT = [][]time.Duration{{0, 30 * time.Millisecond}, {20 * time.Millisecond, 0}}
+	p.RTT = [][]time.Duration{{0, 30 * time.Millisecond}, {30 * time.Millisecond, 0}}
 	p.Replicas[1].Node = "n2"
 	p.Network = testbed.Network{Sidecar: ms(0.5), SidecarScaled: true}
 	p.Entry.ClientRTT = ms(4)

@@ -165,4 +165,8 @@ func refuses(t *testing.T, backend testbed.Backend) {
 	p.Replicas[0].Node = "nowhere"
 	_, err := backend.Start(t.Context(), p)
 	require.ErrorContains(t, err, "nowhere")
+	p = Plan()
+	p.RTT[1][0] *= 2
+	_, err = backend.Start(t.Context(), p)
+	require.ErrorContains(t, err, "found 10ms from n1 to n2 and 20ms from n2 to n1")
 }
