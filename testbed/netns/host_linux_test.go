@@ -140,3 +140,25 @@ func TestHostInTheSameSubnet(t *testing.T) {
 		}))
 	}
 }
+
+// After a boot the folder of namespaces is no mount yet. The first `ip netns
+// add` of somebody else, in the middle of a run, finds that it is one now and
+// leaves it alone: the run's namespaces stay within reach.
+func TestSomebodyElseAddsTheFirstNamespace(t *testing.T) {
+	testbedtest.Require(t, "netns", needsRoot())
+	if !elsewhere(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}) {
+		return
+	}
+	require.NoError(t, unix.Mount("", "/", "none", unix.MS_PRIVATE|unix.MS_REC, ""))
+	require.NoError(t, unix.Mount("tmpfs", "/run", "tmpfs", 0, ""), "a /run as after a boot")
+	names := []string{"hb-0badcafe-1", "hb-0badcafe-2"}
+	require.NoError(t, makeNamespace(names[0]))
+	// What ip does before it adds one; without a mount it is EINVAL, and it
+	// mounts the folder on itself.
+	require.NoError(t, unix.Mount("", namespaceFolder, "none", unix.MS_SHARED|unix.MS_REC, ""))
+	require.NoError(t, makeNamespace(names[1]))
+	for _, name := range names {
+		require.NoError(t, removeNamespace(t.Context(), name))
+		require.NoFileExists(t, namespacePath(name))
+	}
+}

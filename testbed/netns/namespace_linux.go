@@ -87,8 +87,41 @@ func listenIn(name string, addr netip.AddrPort) (net.Listener, error) {
 	return l, err
 }
 
+// shareNamespaceFolder makes the folder of namespaces a mount of its own, as
+// the first `ip netns add` after a boot does. Would that come later, during a
+// run, it would put a copy of the folder with all its mounts over it, under
+// which the run's own could not be reached any more. It stays so, as with ip.
+func shareNamespaceFolder() error {
+	if err := os.MkdirAll(namespaceFolder, 0o755); err != nil {
+		return err
+	}
+	folder, err := os.Open(namespaceFolder)
+	if err != nil {
+		return err
+	}
+	defer folder.Close() // and unlock; ip has the same lock
+	if err := unix.Flock(int(folder.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %s: %w", namespaceFolder, err)
+	}
+	share := func() error { return unix.Mount("", namespaceFolder, "none", unix.MS_SHARED|unix.MS_REC, "") }
+	err = share()
+	if errors.Is(err, unix.EINVAL) { // no mount yet
+		if err := unix.Mount(namespaceFolder, namespaceFolder, "none", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("mount %s on itself: %w", namespaceFolder, err)
+		}
+		err = share()
+	}
+	if err != nil {
+		return fmt.Errorf("share the mounts in %s: %w", namespaceFolder, err)
+	}
+	return nil
+}
+
 // makeNamespace creates a named namespace with its loopback up.
 func makeNamespace(name string) error {
+	if err := shareNamespaceFolder(); err != nil {
+		return err
+	}
 	return onOwnThread(func() error {
 		ns, err := netns.NewNamed(name)
 		if err != nil {
