@@ -215,8 +215,8 @@ func (d *delayer) take(a arrival) {
 	case lost:
 		d.stats.Lost++
 		d.queue.verdict(a.id, verdictDrop)
-	case dropped:
-		d.stats.Dropped++
+	case overflown:
+		d.stats.Overflown++
 		d.queue.verdict(a.id, verdictDrop)
 	}
 }

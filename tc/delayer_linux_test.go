@@ -197,10 +197,19 @@ func TestLossFollowsTheSeed(t *testing.T) {
 func TestARateSpacesPackets(t *testing.T) {
 	p := scratchPair(t)
 	// A datagram of 16 bytes is a packet of 44: 500 packets/s.
-	shape(t, p, tc.Link{RateBits: 500 * 8 * 44}, tc.Options{})
+	shapers := shape(t, p, tc.Link{RateBits: 500 * 8 * 44}, tc.Options{})
 	got := stream(t, p, 40, time.Millisecond)
 	require.Len(t, got, 40)
 	require.InDelta(t, 2*40-39, float64(got[39].Took)/1e6, 3)
+
+	// Of twice the rate for 400 ms half comes, and what the buffer of 100 ms
+	// holds then.
+	got, err := p.Stream(400, time.Millisecond, 200*time.Millisecond)
+	require.NoError(t, err)
+	require.InDelta(t, 200+50, len(got), 10)
+	after := stats(t, shapers[1])
+	require.EqualValues(t, 400-len(got), after.Overflown)
+	require.Zero(t, after.Dropped)
 }
 
 func TestTwentyThousandPacketsASecond(t *testing.T) {

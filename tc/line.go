@@ -40,9 +40,9 @@ func (l *line) set(link Link, delay time.Duration) {
 type fate int
 
 const (
-	kept    fate = iota
-	lost         // by Link.Loss
-	dropped      // no room in the line's buffer
+	kept      fate = iota
+	lost           // by Link.Loss
+	overflown      // no room in the buffer before Link.RateBits
 )
 
 // next says when a packet of so many bytes that arrives at now is due. Jitter
@@ -55,7 +55,7 @@ func (l *line) next(now time.Duration, bytes int) (due time.Duration, f fate) {
 	due = now
 	if l.bits > 0 {
 		if l.free-now > lineBuffer {
-			return 0, dropped
+			return 0, overflown
 		}
 		l.free = max(l.free, now) + time.Duration(8*float64(bytes)/l.bits*float64(time.Second))
 		due = l.free

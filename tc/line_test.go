@@ -33,7 +33,7 @@ func TestDueTimes(t *testing.T) {
 			case lost:
 				require.Positive(t, link.Loss)
 				continue
-			case dropped:
+			case overflown:
 				require.Positive(t, link.RateBits)
 				continue
 			}
@@ -62,7 +62,7 @@ func TestARateSerialises(t *testing.T) {
 		l.next(0, 1000)
 	}
 	_, fate := l.next(0, 1000)
-	require.Equal(t, dropped, fate)
+	require.Equal(t, overflown, fate)
 	_, fate = l.next(2*time.Millisecond, 1000)
 	require.Equal(t, kept, fate)
 }

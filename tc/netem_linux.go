@@ -112,16 +112,17 @@ func (k *kernelShaper) deviceTo(peer netip.Addr) (int, error) {
 }
 
 // Stats implements Shaper. The kernel counts a packet lost on purpose and one
-// without room alike: on a link with loss all count as lost.
+// without room alike: on a link with loss all count as lost, on one with a rate
+// as overflown.
 func (k *kernelShaper) Stats() (stats Stats, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
 		return stats, os.ErrClosed
 	}
-	lossy, found := map[uint32]bool{}, 0
+	links, found := map[uint32]Link{}, 0
 	for _, e := range k.placed {
-		lossy[e.class()] = e.link.Loss > 0
+		links[e.class()] = e.link
 	}
 	err = InNamespace(k.o.NS, func() error {
 		qdiscs, err := netlink.QdiscList(nil)
@@ -130,15 +131,18 @@ func (k *kernelShaper) Stats() (stats Stats, err error) {
 		}
 		for _, q := range qdiscs {
 			a := q.Attrs()
-			loses, ours := lossy[a.Parent]
+			link, ours := links[a.Parent]
 			if !ours || !k.devices[a.LinkIndex] || a.Statistics == nil {
 				continue
 			}
 			found++
 			stats.Packets += uint64(a.Statistics.Basic.Packets + a.Statistics.Queue.Drops)
-			if drops := uint64(a.Statistics.Queue.Drops); loses {
+			switch drops := uint64(a.Statistics.Queue.Drops); {
+			case link.Loss > 0:
 				stats.Lost += drops
-			} else {
+			case link.RateBits > 0:
+				stats.Overflown += drops
+			default:
 				stats.Dropped += drops
 			}
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 // Link is the way between two machines. The fields hold for both directions
-// alike; the zero value changes nothing.
+// alike where both machines shape; the zero value changes nothing.
 type Link struct {
 	RTT      time.Duration // added round-trip time; each side adds half of it
 	Jitter   time.Duration // standard deviation of a normal draw that each packet is held longer by if it is above 0; the order is kept
@@ -40,6 +40,7 @@ type Options struct {
 	Method Method // "" is Auto
 
 	// Alone says that the peers do not shape: this side adds whole round trips.
+	// Jitter, loss and rate are then of one direction, that in which Method acts.
 	Alone bool
 
 	// PacketRate is the load, in packets per second, which the queues must
@@ -85,7 +86,8 @@ const DefaultPacketRate = 20_000
 type Stats struct {
 	Packets   uint64 // of shaped links, that arrived here
 	Lost      uint64 // lost on purpose, as Link.Loss asks
-	Dropped   uint64 // because a queue was full: the emulation is not what was asked for
+	Overflown uint64 // of more than a link's rate, when the buffer before it was full, as at any bottleneck
+	Dropped   uint64 // because a queue of ours was full: the emulation is not what was asked for
 	Reordered uint64 // released after a later packet of the same link
 	Late      uint64 // released more than LateAfter after they were due
 	MaxLate   time.Duration

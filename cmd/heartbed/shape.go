@@ -38,7 +38,11 @@ all of it, the other side needs nothing.
 
 With netem the kernel goes on until --clear. Where it lacks netem, this program
 holds the packets through NFQUEUE, and removes its rules when it is interrupted.
-Only what heartbed made is ever removed.`,
+Only what heartbed made is ever removed.
+
+Jitter, loss and rate act in one direction: with netem on what leaves the
+namespace, with NFQUEUE on what arrives in it. For both, shape the other side
+too, without --rtt.`,
 		Example: `  heartbed shape --ns node1 --to 10.0.0.2 --rtt 20ms
   heartbed shape --ns node1 --to 10.0.0.2,10.0.0.3 --rtt 20ms --jitter 1ms --loss 0.01 --rate 100mbit
   heartbed shape --ns node1 --clear`,
@@ -55,7 +59,7 @@ Only what heartbed made is ever removed.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.ns, "ns", "", "network namespace, a name as of `ip netns` or a path (default: the current one)")
+	f.StringVar(&o.ns, "ns", "", "network namespace, a name as of 'ip netns' or a path (default: the current one)")
 	f.StringSliceVar(&o.to, "to", nil, "addresses of the other side")
 	f.DurationVar(&o.link.RTT, "rtt", 0, "round-trip time to add")
 	f.DurationVar(&o.link.Jitter, "jitter", 0, "standard deviation of a normal draw that is added to the delay where it is above 0; packets keep their order")
@@ -135,8 +139,8 @@ func (o shapeOptions) shape(ctx context.Context, links map[netip.Addr]tc.Link, s
 	if err = errors.Join(err, s.Close()); err != nil {
 		return err
 	}
-	fmt.Fprintf(status, "%d packets, %d lost as asked, %d dropped, %d more than %v late (at most %v)\n",
-		stats.Packets, stats.Lost, stats.Dropped, stats.Late, tc.LateAfter, stats.MaxLate)
+	fmt.Fprintf(status, "%d packets, %d lost as asked, %d beyond the rate, %d dropped, %d more than %v late (at most %v)\n",
+		stats.Packets, stats.Lost, stats.Overflown, stats.Dropped, stats.Late, tc.LateAfter, stats.MaxLate)
 	if stats.Dropped > 0 {
 		return fmt.Errorf("%d packets were dropped because a queue was full: give a higher --packet-rate", stats.Dropped)
 	}
