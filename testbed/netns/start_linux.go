@@ -306,7 +306,7 @@ func (s *session) launchReplica(k int, r replicaLayout) error {
 		Slowness:     s.layout.nodes[r.node].Slowness,
 		Connections:  s.layout.plan.Network.Connections,
 		ProxyThreads: s.layout.plan.Network.ProxyThreads,
-		Gateway:      gateway,
+		Gateway:      gateway, BehindGateway: s.layout.plan.Entry.Gateway != "",
 	})
 	if err != nil {
 		return fmt.Errorf("encode configuration: %w", err)

@@ -37,7 +37,7 @@ const (
 // affair, below a channel.
 type callee struct {
 	name     string
-	index    int // in the call tree: its place in the application, from 1
+	index    int // its place in the call tree
 	caller   string
 	channels *channels
 	reached  atomic.Bool // a call has succeeded
@@ -47,7 +47,9 @@ type callee struct {
 func dialCallees(cfg Config, extra []grpc.DialOption) (map[string]*callee, error) {
 	index := map[string]int{}
 	for i, c := range cfg.App.Components {
-		index[c.Name] = i + 1 // 0 is the gateway
+		if index[c.Name] = i; cfg.Gateway || cfg.BehindGateway {
+			index[c.Name]++ // the gateway is the first
+		}
 	}
 	callees := map[string]*callee{}
 	for _, s := range stepsOf(cfg) {

@@ -51,6 +51,9 @@ type Config struct {
 	// xds:///<component>, such as dns:///b.default:8080.
 	Targets map[string]string
 	Gateway bool
+	// BehindGateway says that a gateway is the first component of the call
+	// tree: the draws of a request depend on a component's place in it.
+	BehindGateway bool
 	// Queue is how many requests may be in the replica at once, running or
 	// waiting for a slot or for their own calls; one more is refused with
 	// ResourceExhausted. 0 = DefaultQueue.

@@ -178,16 +178,17 @@ func TestDurationIsANativeHistogram(t *testing.T) {
 }
 
 // TestDrawsAgreeWithTheSimulator follows the seeds down the call tree: b must
-// burn what the draws of its place in the tree say.
+// burn what the draws of its place in the tree say, which the gateway shifts.
 func TestDrawsAgreeWithTheSimulator(t *testing.T) {
-	seen := make(chan string, 1)
-	a := start(t, Config{Component: "a", App: chain(burns(1)), Targets: map[string]string{
-		"b": answering(t, func(md metadata.MD) error { seen <- md.Get(CallerKey)[0] + " " + md.Get(DrawKey)[0]; return nil }),
-	}})
-	ctx := metadata.AppendToOutgoingContext(t.Context(), DrawKey, "17")
-	require.NoError(t, call(ctx, dialTo(t, a)))
-	// b is component 2 of the tree, after the gateway and a; the call is a's step 1
-	require.Equal(t, fmt.Sprintf("a1 %d", workloads.NewDraws(17).Child(2, 1, 0).Seed()), <-seen)
+	for gateway, place := range map[bool]int{true: 2, false: 1} {
+		seen := make(chan string, 1)
+		a := start(t, Config{Component: "a", App: chain(burns(1)), BehindGateway: gateway, Targets: map[string]string{
+			"b": answering(t, func(md metadata.MD) error { seen <- md.Get(CallerKey)[0] + " " + md.Get(DrawKey)[0]; return nil }),
+		}})
+		ctx := metadata.AppendToOutgoingContext(t.Context(), DrawKey, "17")
+		require.NoError(t, call(ctx, dialTo(t, a)))
+		require.Equal(t, fmt.Sprintf("a1 %d", workloads.NewDraws(17).Child(place, 1, 0).Seed()), <-seen) // the call is a's step 1
+	}
 }
 
 func TestSeedThatIsNoNumberIsRefused(t *testing.T) {
