@@ -132,8 +132,8 @@ func (p Plan) Validate() error {
 				faults = append(faults, fmt.Errorf("antagonist %d: found node %q, expected one of the plan", i+1, name))
 			}
 		}
-		if a.BurstMin <= 0 || a.PauseMin <= 0 || a.BurstMax < a.BurstMin || a.PauseMax < a.PauseMin {
-			faults = append(faults, fmt.Errorf("antagonist %d: found bursts of %v to %v and pauses of %v to %v, expected lengths above 0s",
+		if a.BurstMin < 0 || a.PauseMin < 0 || a.BurstMax < a.BurstMin || a.PauseMax < a.PauseMin || a.BurstMax+a.PauseMax == 0 {
+			faults = append(faults, fmt.Errorf("antagonist %d: found bursts of %v to %v and pauses of %v to %v, expected lengths of 0s or more, not all 0s",
 				i+1, a.BurstMin, a.BurstMax, a.PauseMin, a.PauseMax))
 		}
 	}
