@@ -29,6 +29,7 @@ var arrows = map[string][]string{
 	"tc":                            {},
 	"tc/tctest":                     {"tc"},
 	"heart/xds":                     {"heart"},
+	"heart/istio":                   {"heart"},
 	"workloads":                     {"heart"},
 	"workloads/service":             {"heart", "workloads"},
 	"workloads/probe":               {},
