@@ -2,9 +2,11 @@ package experiments
 
 import (
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,6 +81,11 @@ func TestExtends(t *testing.T) {
 	require.NotContains(t, s.Apps, "dag", "null takes an entry out")
 	require.Equal(t, []float64{7}, s.Apps["pair"].RPS, "lists are replaced")
 	require.Equal(t, b.Apps["pair"].Placements, s.Apps["pair"].Placements, "maps are merged")
+	short, err := s.Select(Selection{Short: true})
+	require.NoError(t, err)
+	require.Equal(t, []string{"pair"}, slices.Collect(maps.Keys(short.Apps)), "of the base's short form, without what was taken out")
+	_, err = LoadFile(write("none.yaml", "name: none\nextends: base.yaml\nshort: {apps: {pair: null, shop: {rps: [1]}}}\n"))
+	require.ErrorContains(t, err, "short.apps: found none of the scenario's apps, expected some of pair")
 }
 
 // A scenario B is scenario A with other round-trip times and nothing else.

@@ -91,7 +91,10 @@ func (s Scenario) shorten(faults *Faults) Scenario {
 	s.Repetitions, s.Timing, s.Control = short.Repetitions, short.Timing, short.Control
 	apps := map[string]App{}
 	for name, a := range short.Apps {
-		app := s.Apps[name]
+		app, here := s.Apps[name]
+		if !here {
+			continue
+		}
 		app.RPS, app.Scale = a.RPS, a.Scale
 		apps[name] = app
 	}

@@ -29,7 +29,7 @@ func TestRunReportCompare(t *testing.T) {
 	require.Equal(t, cli.Done, code, stderr)
 	require.Contains(t, stderr, "4 of 4 trials")
 	require.Contains(t, stdout, "report: "+filepath.Join(dir, "report.html"))
-	require.Regexp(t, `P99 ms +app +RPS +least-request +heart *\n +tiny +pair +20 +\d+ +\d+ *\n`, stdout)
+	require.Regexp(t, `P99 ms +app +backend +RPS +least-request +heart *\n +tiny +pair +sim +20 +\d+ +\d+ *\n`, stdout)
 	for _, name := range []string{"scenario.yaml", "env.json", "results.jsonl", "summary.json", "report.html", "report.md"} {
 		require.FileExists(t, filepath.Join(dir, name))
 	}

@@ -40,7 +40,7 @@ report sets both side by side.`,
 		Example: `  heartbed run --scenario A
   heartbed run --scenario LAN --app dag --policy heart,lata --rps 200,400 --reps 6
   heartbed run --file mine.yaml --out out/mine --quick
-  sudo heartbed run --scenario A --backend netns --short`,
+  heartbed run --scenario A --backend netns --short    # as root`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd)
