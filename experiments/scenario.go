@@ -52,6 +52,7 @@ type Scenario struct {
 
 // ShortForm replaces what makes a scenario last long.
 type ShortForm struct {
+	Compare     []string            `yaml:"compare,omitempty"` // empty = the scenario's
 	Repetitions int                 `yaml:"repetitions"`
 	Timing      testbed.Timing      `yaml:"timing"`
 	Control     testbed.Control     `yaml:"control"`

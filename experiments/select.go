@@ -89,6 +89,9 @@ func (s Scenario) shorten(faults *Faults) Scenario {
 	}
 	s.Quick = true
 	s.Repetitions, s.Timing, s.Control = short.Repetitions, short.Timing, short.Control
+	if len(short.Compare) > 0 {
+		s.Compare = short.Compare
+	}
 	apps := map[string]App{}
 	for name, a := range short.Apps {
 		app, here := s.Apps[name]

@@ -22,13 +22,14 @@ type CPUStats struct {
 	Usage         time.Duration // CPU time used
 }
 
-const defaultPeriod = 100 * time.Millisecond
+// DefaultPeriod is the CFS period of a limit that names none, the kernel's own.
+const DefaultPeriod = 100 * time.Millisecond
 
 // quota checks the limit and gives what the kernel wants; quota is 0 without a limit.
 func (l CPULimit) quota() (quota, period, burst time.Duration, err error) {
 	period = l.Period
 	if period == 0 {
-		period = defaultPeriod
+		period = DefaultPeriod
 	}
 	var faults []error
 	if !(l.Cores >= 0 && l.Cores <= 1e5) {
