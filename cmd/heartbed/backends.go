@@ -10,6 +10,7 @@ import (
 
 	"heartbed/experiments"
 	"heartbed/testbed"
+	"heartbed/testbed/live"
 	"heartbed/testbed/netns"
 	"heartbed/testbed/sim"
 )
@@ -33,7 +34,7 @@ type place struct {
 	// down removes it, both by the journals in a folder ("" = the backend's own);
 	// nil = they leave nothing.
 	clean func(journals string) error
-	down  func(ctx context.Context, journals string) ([]netns.Removed, error)
+	down  func(ctx context.Context, journals string) ([]live.Removed, error)
 }
 
 func backendNames() []string { return slices.Sorted(maps.Keys(backends)) }

@@ -19,6 +19,7 @@ import (
 
 	"heartbed/cmd/internal/cli"
 	"heartbed/experiments"
+	"heartbed/testbed/live"
 	"heartbed/testbed/netns"
 	"heartbed/testbed/testbedtest"
 )
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 	backends["netns"] = place{
 		netns.Backend{Options: netns.Options{Journals: dir}}, "", 1,
 		func(string) error { return netns.CheckClean(dir) },
-		func(ctx context.Context, _ string) ([]netns.Removed, error) { return netns.Down(ctx, dir) },
+		func(ctx context.Context, _ string) ([]live.Removed, error) { return netns.Down(ctx, dir) },
 	}
 	main()
 }

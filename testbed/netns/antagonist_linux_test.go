@@ -44,16 +44,16 @@ func TestAntagonistsTakeAndGiveBack(t *testing.T) {
 
 	var seen []used
 	m, err := s.Run(t.Context(), func(ctx context.Context) error {
-		node, err := s.nodeGroups[0].Stats()
+		node, err := s.NodeGroups[0].Stats()
 		if err != nil {
 			return err
 		}
-		reading, err := s.scraper.readOne(ctx, s.layout.replicas[4])
+		reading, err := s.Scraper.ReadOne(ctx, s.Layout.Replicas[4])
 		if err != nil {
 			return err
 		}
-		now := used{at: time.Since(s.began), n1: node.Usage, b2: time.Duration(reading.cpuSeconds * float64(time.Second))}
-		for _, n := range reading.requests {
+		now := used{at: time.Since(s.Began), n1: node.Usage, b2: time.Duration(reading.CPUSeconds * float64(time.Second))}
+		for _, n := range reading.Requests {
 			now.requests += n
 		}
 		seen = append(seen, now)
@@ -61,7 +61,7 @@ func TestAntagonistsTakeAndGiveBack(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Empty(t, m.StepErrors)
-	require.Equal(t, "b2", s.layout.replicas[4].Name)
+	require.Equal(t, "b2", s.Layout.Replicas[4].Name)
 
 	n1, b2 := map[bool]used{}, map[bool]used{} // sums over bursts and over pauses
 	for i := 1; i < len(seen); i++ {
@@ -88,45 +88,10 @@ func TestAntagonistsTakeAndGiveBack(t *testing.T) {
 	require.Greater(t, cost(b2[true]), 5.5, said)
 	require.Less(t, cost(b2[false]), 4.0, said)
 
-	before, err := s.nodeGroups[0].Stats()
+	before, err := s.NodeGroups[0].Stats()
 	require.NoError(t, err)
 	time.Sleep(300 * time.Millisecond)
-	after, err := s.nodeGroups[0].Stats()
+	after, err := s.NodeGroups[0].Stats()
 	require.NoError(t, err)
 	require.Greater(t, after.Usage-before.Usage, 90*time.Millisecond, "the run ends in a burst, which ends with it")
-}
-
-// Whatever bursts come together, the kernel takes the quotas that are left, in
-// the order in which they are set; also where node and replica have the same
-// quota, which is no whole number of microseconds.
-func TestBurstsAddUp(t *testing.T) {
-	testbedtest.Require(t, "netns", needsRoot())
-	for _, cores := range []float64{1, 1.0 / 3} {
-		p := testbedtest.Plan()
-		p.Nodes[0].Cores = cores
-		p.App.Server.LimitCores, p.App.Server.Period = 1.0/3, workloads.Duration(20*time.Millisecond)
-		p.App.Server.Burst = workloads.Duration(time.Millisecond)
-		for _, steal := range []float64{0.25, 0.375, 5} {
-			p.Antagonists = append(p.Antagonists, testbed.Antagonist{
-				Nodes: []string{"n1"}, StealCores: steal, BurstMin: 1, BurstMax: 1, PauseMin: 1, PauseMax: 1,
-			})
-		}
-		l, err := newLayout(p)
-		require.NoError(t, err)
-		s, err := newSession(Options{Journals: t.TempDir()}, l)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, s.Close()) })
-		require.NoError(t, s.makeGroups(t.Context()))
-		d := disturber{session: s, bursts: p.Bursts(), now: []disturbance{{cores, 1}, {1, 1}}}
-		for _, c := range []struct {
-			flip   int
-			stolen float64
-		}{{0, 0.25}, {1, 0.625}, {2, 5.625}, {1, 5.25}, {0, 5}, {2, 0}, {1, 0.375}, {0, 0.625}, {1, 0.25}} {
-			d.bursts[c.flip].Active = !d.bursts[c.flip].Active
-			require.NoError(t, d.disturb(t.Context(), 0))
-			require.InDelta(t, max(cores-c.stolen, leastCores), d.now[0].cores, 1e-9)
-		}
-		require.NoError(t, d.end(t.Context()))
-		require.Equal(t, []disturbance{{cores, 1}, {1, 1}}, d.now)
-	}
 }

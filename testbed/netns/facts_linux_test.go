@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"heartbed/testbed/live"
 	"heartbed/testbed/testbedtest"
 )
 
@@ -37,8 +38,8 @@ func TestPorts(t *testing.T) {
 func TestRemains(t *testing.T) {
 	dir := t.TempDir()
 	require.Equal(t, "ok", remains(dir).State)
-	j, err := openJournal(dir, "0badcafe", 1<<30, 1) // no such process
+	j, err := live.OpenJournal(dir, "0badcafe", 1<<30, 1) // no such process
 	require.NoError(t, err)
-	require.NoError(t, j.file.Close())
+	require.NoError(t, j.Leave())
 	require.Equal(t, Fact{"remains", "info", "found what run 0badcafe left behind; remove it with 'heartbed down' or start with --clean"}, remains(dir))
 }

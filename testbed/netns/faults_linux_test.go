@@ -17,6 +17,7 @@ import (
 
 	"heartbed/heart"
 	"heartbed/testbed"
+	"heartbed/testbed/live"
 	"heartbed/testbed/testbedtest"
 	"heartbed/workloads"
 )
@@ -25,7 +26,7 @@ import (
 // second into the measured time. later are the steps after it.
 func disturbed(t *testing.T, s *session, disturb func() error, later func(context.Context) error) testbed.Measurement {
 	t.Helper()
-	s.layout.plan.Timing = testbed.Timing{Warmup: workloads.Duration(1500 * time.Millisecond), Duration: workloads.Duration(4 * time.Second)}
+	s.Layout.Plan.Timing = testbed.Timing{Warmup: workloads.Duration(1500 * time.Millisecond), Duration: workloads.Duration(4 * time.Second)}
 	steps := 0
 	m, err := s.Run(t.Context(), func(ctx context.Context) error {
 		switch steps++; {
@@ -84,7 +85,7 @@ func TestFullQueueIsAFault(t *testing.T) {
 // flood sends packets from the second node to the first.
 func flood(s *session, packets int) error {
 	return inNamespace(s.nodes[1], func() error {
-		conn, err := net.Dial("udp4", net.JoinHostPort(s.layout.nodes[0].addr.String(), "9"))
+		conn, err := net.Dial("udp4", net.JoinHostPort(s.Layout.Nodes[0].Addr.String(), "9"))
 		if err != nil {
 			return err
 		}
@@ -103,15 +104,15 @@ func TestDelayThatDiesIsAFault(t *testing.T) {
 	m := disturbed(t, s, func() error { return unix.Kill(delayProcess(t, s, 1), unix.SIGKILL) }, nothing)
 	require.Len(t, m.Faults, 1)
 	require.Regexp(t, `shaping: the process \d+ that delays packets ended`, m.Faults[0])
-	require.Error(t, s.shapers[1].Close())
-	s.shapers = s.shapers[:1]
+	require.Error(t, s.Shapers[1].Close())
+	s.Shapers = s.Shapers[:1]
 }
 
 // Callers go on with the table they have when the xDS server is gone, and the
 // steps that could not bring a new one are errors of the result.
 func TestRunGoesOnWithoutItsXDSServer(t *testing.T) {
 	s := begin(t, liveBackend(t), testbedtest.Plan(), testbedtest.Table(1, 0))
-	m := disturbed(t, s, func() error { s.routes.Stop(); return nil }, func(ctx context.Context) error {
+	m := disturbed(t, s, func() error { s.Routes.Stop(); return nil }, func(ctx context.Context) error {
 		return s.Route(ctx, testbedtest.Table(0, 1))
 	})
 	require.NotEmpty(t, m.StepErrors)
@@ -128,7 +129,7 @@ func TestRunGoesOnWithoutItsXDSServer(t *testing.T) {
 func TestSilentExporter(t *testing.T) {
 	p := testbedtest.Plan()
 	s := begin(t, liveBackend(t), p, testbedtest.Table(1, 1))
-	silent := s.layout.replicas[3]
+	silent := s.Layout.Replicas[3]
 	require.Equal(t, "b1", silent.Name)
 	var last heart.Observation
 	m := disturbed(t, s, func() error { return unreachable(s.bridge, silent) }, func(ctx context.Context) (err error) {
@@ -142,9 +143,9 @@ func TestSilentExporter(t *testing.T) {
 }
 
 // unreachable makes the controller lose the way to a replica.
-func unreachable(namespace string, r replicaLayout) error {
+func unreachable(namespace string, r live.Replica) error {
 	return withLinks(namespace, func(h *netlink.Handle) error {
-		to := &net.IPNet{IP: r.addr.AsSlice(), Mask: net.CIDRMask(32, 32)}
+		to := &net.IPNet{IP: r.Addr.AsSlice(), Mask: net.CIDRMask(32, 32)}
 		return h.RouteAdd(&netlink.Route{Dst: to, Type: unix.RTN_UNREACHABLE})
 	})
 }
@@ -212,17 +213,4 @@ func TestJournalOnAFullDisk(t *testing.T) {
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, files, 1)
-}
-
-// What sets a run up does not wait for ever, and says what it waited for.
-func TestStageGivesUp(t *testing.T) {
-	waits := stage{"wait for the replicas", time.Millisecond, func(ctx context.Context) error {
-		return pause(ctx, time.Minute)
-	}}
-	require.ErrorContains(t, waits.run(t.Context()), "wait for the replicas: gave up after 1ms")
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	err := waits.run(ended)
-	require.ErrorIs(t, err, context.Canceled)
-	require.NotContains(t, err.Error(), "gave up")
 }

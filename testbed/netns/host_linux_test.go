@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"heartbed/tc"
+	"heartbed/testbed/live"
 	"heartbed/testbed/testbedtest"
 )
 
@@ -121,7 +122,7 @@ func TestHostInTheSameSubnet(t *testing.T) {
 	require.NoError(t, netlink.AddrAdd(taken, &netlink.Addr{IPNet: subnet}))
 	require.NoError(t, netlink.LinkSetUp(taken))
 	var listeners []*net.TCPListener
-	for _, port := range []uint16{grpcPort, gatewayPort, metricsPort, xdsPort} {
+	for _, port := range []uint16{live.GRPCPort, live.GatewayPort, live.MetricsPort, live.XDSPort} {
 		l, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(controlAddr, port)))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, l.Close()) })

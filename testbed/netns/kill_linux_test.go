@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"heartbed/testbed/live"
 	"heartbed/testbed/testbedtest"
 )
 
@@ -37,7 +38,7 @@ func victim(dir string) {
 	os.Exit(1)
 }
 
-func standUp(o Options, l layout) error {
+func standUp(o Options, l live.Layout) error {
 	ctx := context.Background()
 	s, err := newSession(o, l)
 	if err != nil {
@@ -55,9 +56,9 @@ func standUp(o Options, l layout) error {
 	if err := s.shapeLinks(ctx); err != nil {
 		return err
 	}
-	for k, r := range l.replicas {
+	for k, r := range l.Replicas {
 		// The shell ends with us, its child does not.
-		p, err := launch(s.nodes[r.node], s.folder, r.Name, s.groups[k], nil, "/bin/sh", "-c", "sleep 1000 & wait")
+		p, err := launch(s.nodes[r.On], s.folder, r.Name, s.Groups[k], nil, "/bin/sh", "-c", "sleep 1000 & wait")
 		if err != nil {
 			return err
 		}
@@ -89,11 +90,11 @@ func TestKilledRunIsUndone(t *testing.T) {
 		time.Sleep(20*time.Millisecond + rand.N(600*time.Millisecond))
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait() // it was killed, which is an error
-		left, err := leftovers(dir)
+		left, err := live.Leftovers(dir)
 		require.NoError(t, err)
 		if len(left) > 0 {
-			require.False(t, left[0].running)
-			require.ErrorContains(t, CheckClean(dir), left[0].run, "a dirty start is refused")
+			require.False(t, left[0].Running)
+			require.ErrorContains(t, CheckClean(dir), left[0].Run, "a dirty start is refused")
 		}
 		done, err := Down(t.Context(), dir)
 		require.NoError(t, err)
@@ -134,37 +135,22 @@ func requireNothingLeft(t *testing.T, run string) {
 func TestDownUndoesLeftovers(t *testing.T) {
 	testbedtest.Require(t, "netns", needsRoot())
 	dir := t.TempDir()
-	j, err := openJournal(dir, "0badcafe", 1<<30, 1) // no such process
+	j, err := live.OpenJournal(dir, "0badcafe", 1<<30, 1) // no such process
 	require.NoError(t, err)
-	require.NoError(t, j.add(entry{Kind: kindNamespace, Name: "hb-0badcafe-1"}))
+	require.NoError(t, j.Add(live.Entry{Kind: kindNamespace, Name: "hb-0badcafe-1"}))
 	require.NoError(t, makeNamespace("hb-0badcafe-1"))
-	require.NoError(t, j.file.Close())
+	require.NoError(t, j.Leave())
 	require.ErrorContains(t, CheckClean(dir), "heartbed down")
 	done, err := Down(t.Context(), dir)
 	require.NoError(t, err)
-	require.Equal(t, []Removed{{Run: "0badcafe", Changes: 1}}, done)
+	require.Equal(t, []live.Removed{{Run: "0badcafe", Changes: 1}}, done)
 	requireNothingLeft(t, "0badcafe")
 	require.NoError(t, CheckClean(dir))
 }
 
-func TestRunningRunIsLeftAlone(t *testing.T) {
-	dir := t.TempDir()
-	began, err := startTime(os.Getpid())
-	require.NoError(t, err)
-	j, err := openJournal(dir, "12345678", os.Getpid(), began)
-	require.NoError(t, err)
-	require.NoError(t, j.file.Close())
-	done, err := Down(t.Context(), dir)
-	require.NoError(t, err)
-	require.Equal(t, []Removed{{Run: "12345678", Running: true}}, done)
-	require.FileExists(t, j.path)
-	require.NoError(t, CheckClean(dir), "parallel runs do not disturb each other")
-	require.False(t, alive(os.Getpid(), began+1), "another process had the number before")
-}
-
 // A damaged journal removes nothing that this backend cannot have made.
 func TestRemoveRefusesForeignNames(t *testing.T) {
-	for _, e := range []entry{
+	for _, e := range []live.Entry{
 		{Kind: kindNamespace, Name: "mine"}, {Kind: kindNamespace, Name: "hb-../../etc"},
 		{Kind: kindCPUGroup, Name: "docker"}, {Kind: kindCPUGroup, Name: "heartbed-x/../docker"},
 		{Kind: kindFolder, Name: "/"}, {Kind: kindFolder, Name: "heartbed-x"}, {Kind: kindFolder, Name: "/home"},

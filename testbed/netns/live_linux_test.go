@@ -2,7 +2,6 @@ package netns
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,44 +12,6 @@ import (
 	"heartbed/testbed/testbedtest"
 	"heartbed/workloads"
 )
-
-func TestParse(t *testing.T) {
-	got, err := parse(strings.NewReader(`# TYPE heartbed_cpu_seconds_total counter
-heartbed_cpu_seconds_total{component="b",node="n1",replica="b1"} 1.5
-# TYPE heartbed_requests_total counter
-heartbed_requests_total{caller_replica="a1",code="OK",component="b",node="n1",replica="b1"} 10
-heartbed_requests_total{caller_replica="a1",code="Unavailable",component="b",node="n1",replica="b1"} 2
-heartbed_requests_total{caller_replica="a2",code="OK",component="b",node="n1",replica="b1"} 5
-`))
-	require.NoError(t, err)
-	require.Equal(t, reading{
-		cpuSeconds: 1.5, answered: map[string]float64{"a1": 10, "a2": 5}, requests: map[string]float64{"a1": 12, "a2": 5},
-	}, got)
-	for name, text := range map[string]string{
-		"no CPU":      "heartbed_requests_total{code=\"OK\"} 1\n",
-		"empty":       "",
-		"no metrics":  "<html>\n",
-		"another CPU": "process_cpu_seconds_total 3\n",
-	} {
-		_, err := parse(strings.NewReader(text))
-		require.Error(t, err, name)
-	}
-}
-
-func TestJudgePairsNamesWhatIsOff(t *testing.T) {
-	s := &session{}
-	err := s.judgePairs([]pair{
-		{from: "n1", to: "n2", spec: 10 * time.Millisecond, measured: 10400 * time.Microsecond},
-		{from: "n1", to: "n3", spec: 50 * time.Millisecond, measured: 100 * time.Millisecond},
-		{from: "n2", to: "n3", spec: 50 * time.Millisecond, measured: time.Millisecond},
-		{from: "n1", to: "n4", spec: 10 * time.Millisecond, measured: 23 * time.Millisecond, jitter: 4 * time.Millisecond},
-	})
-	require.ErrorContains(t, err, "round trip n1 to n3: measured 100.00 ms, expected 50.00 ms")
-	require.ErrorContains(t, err, "round trip n2 to n3: measured 1.00 ms")
-	require.NotContains(t, err.Error(), "n1 to n2")
-	require.NotContains(t, err.Error(), "n1 to n4")
-	require.Len(t, s.setup, 4)
-}
 
 // liveBackend is a backend with journals of its own.
 func liveBackend(t *testing.T) Backend {
@@ -72,27 +33,6 @@ func begin(t *testing.T, b Backend, p testbed.Plan, table heart.RoutingTable) *s
 	})
 	require.NoError(t, s.Route(t.Context(), table))
 	return s
-}
-
-func TestBurnTogether(t *testing.T) {
-	nodes := func(cores ...float64) (nodes []nodeLayout) {
-		for _, c := range cores {
-			nodes = append(nodes, nodeLayout{Node: testbed.Node{Cores: c}})
-		}
-		return nodes
-	}
-	for _, c := range []struct {
-		nodes []nodeLayout
-		want  [][]int
-	}{
-		{nodes(0.25, 0.5, 0.5, 0.5), [][]int{{0, 1, 2, 3}}},
-		{nodes(1, 1, 1), [][]int{{0, 1}, {2}}},
-		{nodes(1.5, 0.75, 1.25), [][]int{{0}, {1, 2}}},
-		{nodes(2, 1, 4), [][]int{{1}}},
-		{nodes(4), nil},
-	} {
-		require.Equal(t, c.want, burnTogether(c.nodes, 2))
-	}
 }
 
 // A replica that dies in the run leaves no result, and the error says who and
@@ -127,17 +67,17 @@ func TestTwoRunsAtOnce(t *testing.T) {
 	b := liveBackend(t)
 	one := begin(t, b, testbedtest.Plan(), testbedtest.Table(1, 0))
 	two := begin(t, b, testbedtest.Plan(), testbedtest.Table(0, 1))
-	require.NoError(t, one.awaitAnswers(t.Context()))
-	require.NoError(t, two.awaitAnswers(t.Context()))
+	require.NoError(t, one.AwaitAnswers(t.Context()))
+	require.NoError(t, two.AwaitAnswers(t.Context()))
 	served := func(s *session, replica string) (n float64) {
-		for _, requests := range s.scraper.readAll(t.Context()).of[replica].requests {
+		for _, requests := range s.Scraper.ReadAll(t.Context()).Of[replica].Requests {
 			n += requests
 		}
 		return n
 	}
-	require.GreaterOrEqual(t, served(one, "b1"), float64(goodInARow))
+	require.GreaterOrEqual(t, served(one, "b1"), float64(5))
 	require.Zero(t, served(one, "b2"))
-	require.GreaterOrEqual(t, served(two, "b2"), float64(goodInARow))
+	require.GreaterOrEqual(t, served(two, "b2"), float64(5))
 	require.Zero(t, served(two, "b1"))
 }
 

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -64,27 +63,6 @@ func inNamespace(name string, f func() error) error {
 		}
 		return f()
 	})
-}
-
-// dialIn opens a TCP connection from inside the namespace. addr holds an
-// address, not a name.
-func dialIn(ctx context.Context, name, addr string) (net.Conn, error) {
-	var conn net.Conn
-	err := inNamespace(name, func() (err error) {
-		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp4", addr)
-		return err
-	})
-	return conn, err
-}
-
-// listenIn opens a TCP port inside the namespace.
-func listenIn(name string, addr netip.AddrPort) (net.Listener, error) {
-	var l net.Listener
-	err := inNamespace(name, func() (err error) {
-		l, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(addr))
-		return err
-	})
-	return l, err
 }
 
 // shareNamespaceFolder makes the folder of namespaces a mount of its own, as
@@ -281,29 +259,4 @@ func processesIn(namespace unix.Stat_t) ([]int, error) {
 		}
 	}
 	return pids, nil
-}
-
-// alive says whether the process runs and is the one that started then.
-func alive(pid int, started uint64) bool {
-	now, err := startTime(pid)
-	return err == nil && now == started
-}
-
-// startTime of a process in clock ticks since boot (proc(5), stat, field 22).
-func startTime(pid int) (uint64, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	// The command's name may hold spaces and parentheses; fields count from 3
-	// after it.
-	text := string(raw)
-	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	if len(fields) < 20 {
-		return 0, fmt.Errorf("/proc/%d/stat: found %d fields after the name, expected 20 or more", pid, len(fields))
-	}
-	if fields[0] == "Z" {
-		return 0, fmt.Errorf("process %d has ended", pid)
-	}
-	return strconv.ParseUint(fields[19], 10, 64)
 }

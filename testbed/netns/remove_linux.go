@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"heartbed/tc"
+	"heartbed/testbed/live"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 // remove undoes one change. What is gone already is no error. Names that this
 // backend never gives are refused, so that a damaged journal removes nothing
 // of somebody else's.
-func remove(ctx context.Context, e entry) error {
+func remove(ctx context.Context, e live.Entry) error {
 	switch e.Kind {
 	case kindNamespace:
 		if filepath.Base(e.Name) != e.Name || !strings.HasPrefix(e.Name, namespacePrefix) {
@@ -42,7 +43,7 @@ func remove(ctx context.Context, e entry) error {
 }
 
 // exists says whether there is something of that kind and name.
-func exists(k kind, name string) (bool, error) {
+func exists(k live.Kind, name string) (bool, error) {
 	path := name
 	switch k {
 	case kindCPUGroup:

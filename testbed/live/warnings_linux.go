@@ -1,4 +1,4 @@
-package netns
+package live
 
 import (
 	"fmt"
@@ -10,11 +10,11 @@ import (
 )
 
 // warnings says what a reader of the result must know of the testbed.
-func (s *session) warnings(before, after counters) []string {
-	ws := slices.Concat(s.notes, planWarnings(s.layout.plan, float64(runtime.NumCPU())))
-	for _, r := range s.layout.replicas {
-		_, was := before.of[r.Name]
-		if _, is := after.of[r.Name]; !was || !is {
+func (s *Session) warnings(before, after Counters) []string {
+	ws := slices.Concat(s.Notes, planWarnings(s.Layout.Plan, float64(runtime.NumCPU())))
+	for _, r := range s.Layout.Replicas {
+		_, was := before.Of[r.Name]
+		if _, is := after.Of[r.Name]; !was || !is {
 			ws = append(ws, fmt.Sprintf("replica %s: its requests are missing from the seen shares, its metrics could not be read", r.Name))
 		}
 	}
@@ -48,9 +48,9 @@ func planWarnings(p testbed.Plan, machine float64) (ws []string) {
 const tooLate = 0.01
 
 // shaped sums up what the shapers did since they were made.
-func (s *session) shaped() (tc.Stats, error) {
+func (s *Session) shaped() (tc.Stats, error) {
 	var sum tc.Stats
-	for _, shaper := range s.shapers {
+	for _, shaper := range s.Shapers {
 		stats, err := shaper.Stats()
 		if err != nil {
 			return sum, err
@@ -87,11 +87,11 @@ func judgeShaping(sum tc.Stats, err error) (faults, warnings []string) {
 }
 
 // setupSummary sums the checks of the set-up up by unit.
-func (s *session) setupSummary() []string {
+func (s *Session) setupSummary() []string {
 	var ws []string
 	for _, unit := range []string{"ms", "cores"} {
 		var off []float64
-		for _, c := range s.setup {
+		for _, c := range s.Setup {
 			if c.Unit == unit {
 				off = append(off, c.Measured-c.Spec)
 			}

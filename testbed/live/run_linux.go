@@ -1,4 +1,4 @@
-package netns
+package live
 
 import (
 	"context"
@@ -26,34 +26,34 @@ const (
 )
 
 // measure plays warm-up, gap and measured run.
-func (s *session) measure(ctx context.Context, step func(context.Context) error) (m testbed.Measurement, err error) {
-	if err := s.awaitAnswers(ctx); err != nil {
+func (s *Session) measure(ctx context.Context, step func(context.Context) error) (m testbed.Measurement, err error) {
+	if err := s.AwaitAnswers(ctx); err != nil {
 		return m, err
 	}
 	s.mu.Lock()
-	s.began = time.Now()
+	s.Began = time.Now()
 	s.mu.Unlock()
 
 	var beside sync.WaitGroup // what goes on beside the load
 	besides, stop := context.WithCancel(ctx)
 	defer beside.Wait()
 	defer stop()
-	beside.Go(func() { s.scraper.loop(besides) })
+	beside.Go(func() { s.Scraper.loop(besides) })
 	var stepErrors []string
 	beside.Go(func() { stepErrors = s.control(besides, step) })
 	var antagonistsErr error
 	beside.Go(func() { antagonistsErr = s.antagonise(besides) })
 
-	t := s.layout.plan.Timing
+	t := s.Layout.Plan.Timing
 	if warmup := t.Warmup.Std(); warmup > 0 {
 		if _, err := loadgen.Run(ctx, s.load(workloads.WarmupRun, warmup, 0)); err != nil {
 			return m, fmt.Errorf("warm-up: %w", err)
 		}
-		if err := pause(ctx, t.Gap.Std()); err != nil {
+		if err := Pause(ctx, t.Gap.Std()); err != nil {
 			return m, err
 		}
 	}
-	before := s.scraper.readAll(ctx)
+	before := s.Scraper.ReadAll(ctx)
 	groupsBefore, err := s.groupStats()
 	if err != nil {
 		return m, err
@@ -69,14 +69,14 @@ func (s *session) measure(ctx context.Context, step func(context.Context) error)
 	}
 	stop()
 	beside.Wait()
-	after := s.scraper.readAll(ctx)
+	after := s.Scraper.ReadAll(ctx)
 	groupsAfter, err := s.groupStats()
 	if err := errors.Join(err, windowsErr, antagonistsErr); err != nil {
 		return m, err
 	}
 	m = measurement(result)
-	m.Windows, m.StepErrors, m.Setup = windows, stepErrors, s.setup
-	m.Seen = seen(s.layout.topology, before, after)
+	m.Windows, m.StepErrors, m.Setup = windows, stepErrors, s.Setup
+	m.Seen = seen(s.Layout.Topology, before, after)
 	m.Throttled = s.throttled(groupsBefore, groupsAfter)
 	s.mu.Lock()
 	m.Tables = s.tables
@@ -101,32 +101,32 @@ func measurement(r loadgen.Result) testbed.Measurement {
 // load is the plan's load against the gateway, or against the entry's replicas:
 // one at random for each connection, as kube-proxy picks it. run is the number
 // of the run of the trial; 0 = none of them.
-func (s *session) load(run uint64, duration, drop time.Duration) loadgen.Config {
-	p := s.layout.plan
-	entries := s.layout.entries()
+func (s *Session) load(run uint64, duration, drop time.Duration) loadgen.Config {
+	p := s.Layout.Plan
+	entries := s.Layout.Entries()
 	rng := rand.New(rand.NewPCG(workloads.Mix(p.Seed, run), 0))
 	var mu sync.Mutex // of rng; connections open at the same time
-	pick := func() replicaLayout {
+	pick := func() Replica {
 		mu.Lock()
 		defer mu.Unlock()
 		return entries[rng.IntN(len(entries))]
 	}
-	scheme, port := "grpc", uint16(grpcPort)
+	scheme, port := "grpc", uint16(GRPCPort)
 	if p.Entry.Gateway != "" {
-		scheme, port = "http", gatewayPort
+		scheme, port = "http", GatewayPort
 	}
 	return loadgen.Config{
-		Target: fmt.Sprintf("%s://%s", scheme, netip.AddrPortFrom(entries[0].addr, port)),
+		Target: fmt.Sprintf("%s://%s", scheme, netip.AddrPortFrom(entries[0].Addr, port)),
 		Load:   p.Load, RPS: p.RPS, Duration: duration, Drop: drop, Seed: p.Seed, Run: run, Draws: true,
 		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialIn(ctx, s.client, netip.AddrPortFrom(pick().addr, port).String())
+			return s.Dial(ctx, netip.AddrPortFrom(pick().Addr, port).String())
 		},
 	}
 }
 
-// awaitAnswers sends requests one after the other until several in a row were
+// AwaitAnswers sends requests one after the other until several in a row were
 // answered: a process that is ready may still lack routes or connections.
-func (s *session) awaitAnswers(ctx context.Context) error {
+func (s *Session) AwaitAnswers(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, firstAnswer)
 	defer cancel()
 	const rps = 50
@@ -139,7 +139,7 @@ func (s *session) awaitAnswers(ctx context.Context) error {
 			return nil
 		}
 		if last = result; within.Err() == nil {
-			err = pause(within, 100*time.Millisecond)
+			err = Pause(within, 100*time.Millisecond)
 		}
 		if within.Err() != nil {
 			return fmt.Errorf("wait for %d answers in a row (last try: %d of %d, %s): %w", goodInARow, last.Answered, last.Offered, strings.Join(last.Faults, "; "), errors.Join(context.Cause(within), err))
@@ -149,8 +149,8 @@ func (s *session) awaitAnswers(ctx context.Context) error {
 
 // control calls step every period until ctx ends. A step that was going on
 // then is no failure.
-func (s *session) control(ctx context.Context, step func(context.Context) error) (failed []string) {
-	period := s.layout.plan.Control.Period.Std()
+func (s *Session) control(ctx context.Context, step func(context.Context) error) (failed []string) {
+	period := s.Layout.Plan.Control.Period.Std()
 	if period == 0 {
 		return nil
 	}
@@ -163,7 +163,7 @@ func (s *session) control(ctx context.Context, step func(context.Context) error)
 		case <-ticker.C:
 		}
 		if err := step(ctx); err != nil && ctx.Err() == nil {
-			failed = append(failed, fmt.Sprintf("at %v: %v", time.Since(s.began).Round(time.Millisecond), err))
+			failed = append(failed, fmt.Sprintf("at %v: %v", time.Since(s.Began).Round(time.Millisecond), err))
 		}
 	}
 }
@@ -171,15 +171,15 @@ func (s *session) control(ctx context.Context, step func(context.Context) error)
 // windows measures the CPU time of the replicas in whole control windows of
 // the measured time, which starts Drop after began; a run that is shorter than
 // a window has one.
-func (s *session) windows(ctx context.Context, began time.Time) ([]testbed.CPUWindow, error) {
-	t := s.layout.plan.Timing
-	length := s.scraper.window
+func (s *Session) windows(ctx context.Context, began time.Time) ([]testbed.CPUWindow, error) {
+	t := s.Layout.Plan.Timing
+	length := s.Scraper.window
 	measured := (t.Duration - t.Drop).Std()
 	if length == 0 || length > measured {
 		length = measured
 	}
 	from := began.Add(t.Drop.Std())
-	if err := pause(ctx, time.Until(from)); err != nil {
+	if err := Pause(ctx, time.Until(from)); err != nil {
 		return nil, nil // the run is over
 	}
 	at := time.Now()
@@ -191,7 +191,7 @@ func (s *session) windows(ctx context.Context, began time.Time) ([]testbed.CPUWi
 	for k := 1; time.Duration(k)*length <= measured; k++ {
 		// The generator ends with its last answer, which can be before the
 		// measured time has passed by a hair.
-		ended := pause(ctx, time.Until(from.Add(time.Duration(k)*length))) != nil
+		ended := Pause(ctx, time.Until(from.Add(time.Duration(k)*length))) != nil
 		if ended && time.Since(at) < length*9/10 {
 			break
 		}
@@ -201,10 +201,10 @@ func (s *session) windows(ctx context.Context, began time.Time) ([]testbed.CPUWi
 			return nil, err
 		}
 		w := testbed.CPUWindow{Start: at.Sub(from), End: now.Sub(from), Busy: map[string]float64{}}
-		for i, r := range s.layout.replicas {
+		for i, r := range s.Layout.Replicas {
 			if r.Component != testbed.GatewayComponent {
 				used := float64(after[i].Usage - before[i].Usage)
-				w.Busy[r.Name] = used / (float64(now.Sub(at)) * usable(s.layout.plan, s.layout.nodes[r.node].Node))
+				w.Busy[r.Name] = used / (float64(now.Sub(at)) * usable(s.Layout.Plan, s.Layout.Nodes[r.On].Node))
 			}
 		}
 		out = append(out, w)
@@ -214,9 +214,9 @@ func (s *session) windows(ctx context.Context, began time.Time) ([]testbed.CPUWi
 }
 
 // groupStats reads the CPU counters of all replicas.
-func (s *session) groupStats() ([]tc.CPUStats, error) {
-	stats := make([]tc.CPUStats, len(s.groups))
-	for i, g := range s.groups {
+func (s *Session) groupStats() ([]tc.CPUStats, error) {
+	stats := make([]tc.CPUStats, len(s.Groups))
+	for i, g := range s.Groups {
 		var err error
 		if stats[i], err = g.Stats(); err != nil {
 			return nil, err
@@ -226,12 +226,12 @@ func (s *session) groupStats() ([]tc.CPUStats, error) {
 }
 
 // throttled is the accounting of the replicas that have a quota.
-func (s *session) throttled(before, after []tc.CPUStats) map[string]testbed.Throttling {
+func (s *Session) throttled(before, after []tc.CPUStats) map[string]testbed.Throttling {
 	out := map[string]testbed.Throttling{}
-	if s.layout.plan.App.Server.LimitCores == 0 {
+	if s.Layout.Plan.App.Server.LimitCores == 0 {
 		return out
 	}
-	for i, r := range s.layout.replicas {
+	for i, r := range s.Layout.Replicas {
 		if r.Component == testbed.GatewayComponent {
 			continue
 		}

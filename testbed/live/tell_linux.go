@@ -1,4 +1,4 @@
-package netns
+package live
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 
 // tell puts a word to a path of the replica's metrics port. The address is not
 // one of the shaped links.
-func (s *session) tell(ctx context.Context, r replicaLayout, path, word string) error {
+func (s *Session) tell(ctx context.Context, r Replica, path, word string) error {
 	ctx, cancel := context.WithTimeout(ctx, tellLimit)
 	defer cancel()
-	url := "http://" + netip.AddrPortFrom(r.addr, metricsPort).String() + path
+	url := "http://" + netip.AddrPortFrom(r.Addr, MetricsPort).String() + path
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url, strings.NewReader(word))
 	if err != nil {
 		return fmt.Errorf("tell replica %s: %w", r.Name, err)
 	}
-	resp, err := (&http.Client{Transport: s.scraper.http.Transport}).Do(req)
+	resp, err := (&http.Client{Transport: s.Scraper.http.Transport}).Do(req)
 	if err != nil {
 		return fmt.Errorf("tell replica %s: %w", r.Name, err)
 	}

@@ -1,4 +1,4 @@
-package netns
+package live
 
 import (
 	"cmp"
@@ -17,10 +17,10 @@ const WorkloadEnv = "HEARTBED_WORKLOAD"
 
 const workloadPackage = "heartbed/cmd/workload"
 
-// workload finds the workload program, or builds it with the help of folder,
-// which it calls for then.
-func (o Options) workload(ctx context.Context, folder func() (string, error)) (string, error) {
-	if named := cmp.Or(o.Workload, os.Getenv(WorkloadEnv)); named != "" {
+// Workload finds the workload program, named or in its usual places, or builds
+// it with the help of folder, which it calls for then.
+func Workload(ctx context.Context, named string, folder func() (string, error)) (string, error) {
+	if named := cmp.Or(named, os.Getenv(WorkloadEnv)); named != "" {
 		if _, err := os.Stat(named); err != nil {
 			return "", fmt.Errorf("workload program: %w", err)
 		}

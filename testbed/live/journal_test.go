@@ -1,4 +1,4 @@
-package netns
+package live
 
 import (
 	"os"
@@ -10,22 +10,22 @@ import (
 
 func TestJournalKeepsWhatWasWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journals")
-	j, err := openJournal(dir, "r1", 7, 9)
+	j, err := OpenJournal(dir, "r1", 7, 9)
 	require.NoError(t, err)
-	require.NoError(t, j.add(entry{Kind: kindNamespace, Name: "hb-r1-1"}))
-	want := []entry{{Kind: kindRun, Name: "r1", PID: 7, Started: 9}, {Kind: kindNamespace, Name: "hb-r1-1"}}
-	got, err := readJournal(j.path)
+	require.NoError(t, j.Add(Entry{Kind: "namespace", Name: "hb-r1-1"}))
+	want := []Entry{{Kind: KindRun, Name: "r1", PID: 7, Started: 9}, {Kind: "namespace", Name: "hb-r1-1"}}
+	got, err := ReadJournal(j.Path)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 
 	_, err = j.file.WriteString(`{"kind":"namesp`) // a crash in the middle
 	require.NoError(t, err)
 	require.NoError(t, j.file.Close())
-	got, err = readJournal(j.path)
+	got, err = ReadJournal(j.Path)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 
-	_, err = openJournal(dir, "r1", 7, 9)
+	_, err = OpenJournal(dir, "r1", 7, 9)
 	require.ErrorIs(t, err, os.ErrExist, "a run's journal is its own")
 }
 
@@ -36,7 +36,7 @@ func FuzzReadJournal(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "j.jsonl")
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		require.NoError(t, os.WriteFile(path, raw, 0o600))
-		entries, err := readJournal(path)
+		entries, err := ReadJournal(path)
 		if err != nil {
 			require.ErrorContains(t, err, path, "the error names the file")
 			require.Empty(t, entries)

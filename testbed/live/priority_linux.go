@@ -1,4 +1,4 @@
-package netns
+package live
 
 import (
 	"errors"
@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// realTime puts all threads of this program before the replicas, and the
+// RealTime puts all threads of this program before the replicas, and the
 // threads to come with them, until restore is called. The load generator
 // stands for another machine: it must not wait for the CPU that replicas use.
 // No process may be started meanwhile, it would inherit the priority.
-func realTime() (restore func() error, err error) {
+func RealTime() (restore func() error, err error) {
 	normal := func() error { return schedule(unix.SchedAttr{Policy: unix.SCHED_NORMAL}) }
 	if err := schedule(unix.SchedAttr{Policy: unix.SCHED_RR, Priority: 1}); err != nil {
 		return nil, errors.Join(err, normal())

@@ -1,4 +1,4 @@
-package netns
+package live
 
 import (
 	"context"
@@ -25,7 +25,6 @@ const (
 	// least quota in each of its usual periods of 100 ms. The simulator leaves
 	// nothing.
 	leastCores = 0.01
-	leastQuota = time.Millisecond
 	// tellLimit is how long a replica may take to be told something. One that
 	// is throttled takes its time.
 	tellLimit = 10 * time.Second
@@ -36,7 +35,7 @@ const (
 
 // disturber plays the antagonists of a run.
 type disturber struct {
-	*session
+	*Session
 	bursts []testbed.Bursts
 	due    []time.Time   // by burst: when its present pause or burst ends
 	now    []disturbance // by node
@@ -50,20 +49,20 @@ type disturbance struct {
 
 // antagonise plays the plan's antagonists from the start of the warm-up until
 // ctx ends, and then gives all back.
-func (s *session) antagonise(ctx context.Context) error {
-	d := disturber{session: s, bursts: s.layout.plan.Bursts()}
+func (s *Session) antagonise(ctx context.Context) error {
+	d := disturber{Session: s, bursts: s.Layout.Plan.Bursts()}
 	if len(d.bursts) == 0 {
 		return nil
 	}
 	for i := range d.bursts {
-		d.due = append(d.due, s.began.Add(d.bursts[i].Length()))
+		d.due = append(d.due, s.Began.Add(d.bursts[i].Length()))
 	}
-	for _, n := range s.layout.nodes {
+	for _, n := range s.Layout.Nodes {
 		d.now = append(d.now, disturbance{cores: n.Cores, inflate: 1})
 	}
 	late, err := d.play(ctx)
 	if late > burstLate {
-		s.notes = append(s.notes, fmt.Sprintf("antagonists: a burst began or ended %v late", late.Round(time.Millisecond)))
+		s.Notes = append(s.Notes, fmt.Sprintf("antagonists: a burst began or ended %v late", late.Round(time.Millisecond)))
 	}
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellLimit)
 	defer cancel()
@@ -72,7 +71,7 @@ func (s *session) antagonise(ctx context.Context) error {
 
 // play begins and ends bursts until ctx ends, and gives by how much one was late.
 func (d *disturber) play(ctx context.Context) (late time.Duration, err error) {
-	at := d.layout.topology.NodeIndex()
+	at := d.Layout.Topology.NodeIndex()
 	for {
 		i := 0
 		for k := range d.due {
@@ -80,7 +79,7 @@ func (d *disturber) play(ctx context.Context) (late time.Duration, err error) {
 				i = k
 			}
 		}
-		if pause(ctx, time.Until(d.due[i])) != nil {
+		if Pause(ctx, time.Until(d.due[i])) != nil {
 			return late, nil
 		}
 		b := &d.bursts[i]
@@ -111,7 +110,7 @@ func (d *disturber) end(ctx context.Context) error {
 // back cores before anything else and loses them after it, so that replicas
 // that have to be told something can hear it.
 func (d *disturber) disturb(ctx context.Context, i int) error {
-	node := d.layout.nodes[i]
+	node := d.Layout.Nodes[i]
 	was, now := d.now[i], disturbance{cores: node.Cores, inflate: 1}
 	for _, b := range d.bursts {
 		if b.Active && b.Node == node.Name {
@@ -141,15 +140,15 @@ func (d *disturber) disturb(ctx context.Context, i int) error {
 // the simulator.
 func (d *disturber) leave(i int, was, now float64) error {
 	var lift, lower []func() error
-	for k, r := range d.layout.replicas {
-		own := d.layout.limit(r)
-		if r.node != i || own.Cores <= min(was, now) || own.Cores > max(was, now) {
+	for k, r := range d.Layout.Replicas {
+		own := d.Layout.Limit(r)
+		if r.On != i || own.Cores <= min(was, now) || own.Cores > max(was, now) {
 			continue
 		}
-		lift = append(lift, func() error { return d.groups[k].Limit(tc.CPULimit{}) })
-		lower = append(lower, func() error { return d.groups[k].Limit(own) })
+		lift = append(lift, func() error { return d.Groups[k].Limit(tc.CPULimit{}) })
+		lower = append(lower, func() error { return d.Groups[k].Limit(own) })
 	}
-	node := func() error { return d.nodeGroups[i].Limit(d.layout.nodeLimit(now)) }
+	node := func() error { return d.NodeGroups[i].Limit(d.Layout.NodeLimit(now)) }
 	steps := append(lift, node)
 	if now > was {
 		steps = append([]func() error{node}, lower...)
@@ -164,8 +163,8 @@ func (d *disturber) leave(i int, was, now float64) error {
 
 // inflate tells all replicas of node i. The gateway uses no CPU in the plan.
 func (d *disturber) inflate(ctx context.Context, i int, factor float64) error {
-	here := slices.DeleteFunc(slices.Clone(d.layout.replicas), func(r replicaLayout) bool {
-		return r.node != i || r.Component == testbed.GatewayComponent
+	here := slices.DeleteFunc(slices.Clone(d.Layout.Replicas), func(r Replica) bool {
+		return r.On != i || r.Component == testbed.GatewayComponent
 	})
 	errs := make([]error, len(here))
 	var all sync.WaitGroup

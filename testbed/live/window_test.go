@@ -1,4 +1,4 @@
-package netns
+package live
 
 import (
 	"math"
@@ -17,13 +17,13 @@ var epoch = time.Unix(1000, 0)
 
 // scrapes makes one of b1's counters a second: CPU seconds and requests of a1;
 // a negative CPU means that the scrape failed.
-func scrapes(cpu, requests []float64) []counters {
-	var out []counters
+func scrapes(cpu, requests []float64) []Counters {
+	var out []Counters
 	for i := range cpu {
-		c := counters{at: epoch.Add(time.Duration(i) * time.Second), of: map[string]reading{}}
+		c := Counters{At: epoch.Add(time.Duration(i) * time.Second), Of: map[string]Reading{}}
 		if cpu[i] >= 0 {
 			n := map[string]float64{"a1": requests[i]}
-			c.of["b1"] = reading{cpuSeconds: cpu[i], answered: n, requests: n}
+			c.Of["b1"] = Reading{CPUSeconds: cpu[i], Answered: n, Requests: n}
 		}
 		out = append(out, c)
 	}
@@ -66,9 +66,9 @@ func TestObserve(t *testing.T) {
 
 func TestSeenCountsFromTheFirstRequest(t *testing.T) {
 	topology := testbedtest.Plan().Topology()
-	before := counters{at: epoch, of: map[string]reading{"b1": {}, "b2": {}}}
-	after := counters{at: epoch.Add(time.Second), of: map[string]reading{
-		"b1": {cpuSeconds: 1, requests: map[string]float64{"a1": 3, "a2": 1, "": 7}}, "b2": {},
+	before := Counters{At: epoch, Of: map[string]Reading{"b1": {}, "b2": {}}}
+	after := Counters{At: epoch.Add(time.Second), Of: map[string]Reading{
+		"b1": {CPUSeconds: 1, Requests: map[string]float64{"a1": 3, "a2": 1, "": 7}}, "b2": {},
 	}}
 	got := map[string]int64{}
 	for _, s := range seen(topology, before, after) {
@@ -91,9 +91,9 @@ func TestChoose(t *testing.T) {
 			return
 		}
 		require.GreaterOrEqual(t, len(got), 2)
-		last := got[len(got)-1].at
+		last := got[len(got)-1].At
 		require.False(t, last.After(now.Add(-lag)))
-		require.LessOrEqual(t, last.Sub(got[0].at), window)
+		require.LessOrEqual(t, last.Sub(got[0].At), window)
 		newest := math.Min(float64(n-1), now.Add(-lag).Sub(epoch).Seconds())
 		require.Equal(t, newest, last.Sub(epoch).Seconds())
 	})

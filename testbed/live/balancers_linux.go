@@ -1,4 +1,4 @@
-package netns
+package live
 
 import (
 	"context"
@@ -17,7 +17,7 @@ type told map[[2]string]heart.Balancer
 // tellBalancers tells the callers which balancer their routes have now, where
 // it is not what they know: their channels and so their counters and pinned
 // connections depend on it.
-func (s *session) tellBalancers(ctx context.Context, table heart.RoutingTable) error {
+func (s *Session) tellBalancers(ctx context.Context, table heart.RoutingTable) error {
 	callers := map[string][]string{}
 	for _, g := range table.Groups {
 		callers[g.Name] = g.Replicas
@@ -30,8 +30,8 @@ func (s *session) tellBalancers(ctx context.Context, table heart.RoutingTable) e
 			}
 		}
 	}
-	replicas := map[string]replicaLayout{}
-	for _, r := range s.layout.replicas {
+	replicas := map[string]Replica{}
+	for _, r := range s.Layout.Replicas {
 		replicas[r.Name] = r
 	}
 	var mu sync.Mutex
