@@ -6,7 +6,7 @@ FORM = $(if $(or $(filter sim,$(BACKEND)),$(LONG)),,--short)
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint race test test-netns bench experiment reproduce report doctor clean
+.PHONY: help check format vet lint race pure test test-netns bench experiment reproduce report doctor clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -24,18 +24,19 @@ lint:
 
 # Packages whose tests run real processes, sockets and clocks: alone and one at
 # a time, or they would measure each other.
-LIVE = ./tc/... ./heart/xds/... ./workloads/loadgen/... ./workloads/probe/... ./workloads/service/... ./testbed/netns/... ./cmd/workload/... ./cmd/heartbed/... ./bench/...
+LIVE = ./tc/... ./heart/xds/... ./heart/prom/... ./workloads/loadgen/... ./workloads/probe/... ./workloads/service/... ./testbed/netns/... ./cmd/workload/... ./cmd/heartbed/... ./bench/...
 PURE = $$(go list ./... | grep -v -x -F "$$(go list $(LIVE))")
 
 race:
 	go test -race -short $(PURE)
 
-test: ## run all tests that this machine can, the live ones last and alone
+test: pure test-netns ## run all tests that this machine can, the live ones last and alone
+
+pure:
 	go test $(PURE)
-	go test -count=1 -p 1 $(LIVE)
 
 test-netns: ## run the tests of the live parts; as root, HEARTBED_REQUIRE=netns forbids to skip
-	HEARTBED_REQUIRE=$(HEARTBED_REQUIRE) go test -count=1 -run . ./tc ./testbed/netns ./workloads/... ./heart/xds
+	go test -count=1 -p 1 $(LIVE)
 
 bench: ## measure speed, against LEMON where it is installed (Debian: liblemon-dev)
 	go run ./bench
