@@ -49,7 +49,7 @@ func newDelayer(o Options) (*delayer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := openRules(queueNumber)
+	r, err := openRules(queueNumber, o.Uplink)
 	if err != nil {
 		return nil, errors.Join(err, q.close())
 	}

@@ -24,18 +24,19 @@ const tableName = "heartbed"
 type rules struct {
 	conn   *nftables.Conn
 	table  *nftables.Table
+	uplink string // Options.Uplink
 	v4, v6 *nftables.Set
 }
 
 // openRules installs the rules, without peers, in the thread's namespace. A
 // table left by a killed process is replaced: the caller owns the queue, so no
 // one else can be using it.
-func openRules(queue uint16) (*rules, error) {
+func openRules(queue uint16, uplink string) (*rules, error) {
 	conn, err := nftables.New(nftables.AsLasting())
 	if err != nil {
 		return nil, err
 	}
-	r := &rules{conn: conn, table: &nftables.Table{Name: tableName, Family: nftables.TableFamilyINet}}
+	r := &rules{conn: conn, uplink: uplink, table: &nftables.Table{Name: tableName, Family: nftables.TableFamilyINet}}
 	if err := r.install(queue); err != nil {
 		return nil, errors.Join(fmt.Errorf("nftables rules: %w", err), conn.CloseLasting())
 	}
@@ -72,24 +73,18 @@ func (r *rules) install(queue uint16) error {
 
 func (r *rules) add(to expr.Any) error {
 	r.conn.AddTable(r.table)
-	chain := r.conn.AddChain(&nftables.Chain{
-		Name: "arrivals", Table: r.table, Type: nftables.ChainTypeFilter,
-		Hooknum: nftables.ChainHookPrerouting,
-		// Before connection tracking, which would take two packets of a new flow
-		// that are held together for a clash.
-		Priority: nftables.ChainPriorityRaw,
-	})
+	chain := r.conn.AddChain(r.chain())
 	var err error
 	source := func(name string, key nftables.SetDatatype, proto byte, offset, length uint32) *nftables.Set {
 		set := &nftables.Set{Table: r.table, Name: name, KeyType: key}
 		err = errors.Join(err, r.conn.AddSet(set, nil))
-		r.conn.AddRule(&nftables.Rule{Table: r.table, Chain: chain, Exprs: []expr.Any{
+		r.conn.AddRule(&nftables.Rule{Table: r.table, Chain: chain, Exprs: append(r.behind(),
 			&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{proto}},
 			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: length},
 			&expr.Lookup{SourceRegister: 1, SetName: set.Name, SetID: set.ID},
 			to,
-		}})
+		)})
 		return set
 	}
 	r.v4 = source("peers4", nftables.TypeIPAddr, unix.NFPROTO_IPV4, 12, 4)
@@ -98,6 +93,36 @@ func (r *rules) add(to expr.Any) error {
 		return err
 	}
 	return r.conn.Flush()
+}
+
+// chain is where packets arrive. On a router it is where addresses are those of
+// the machines at both ends, whatever is translated for connections through a
+// Kubernetes Service before and after.
+func (r *rules) chain() *nftables.Chain {
+	c := &nftables.Chain{
+		Name: "arrivals", Table: r.table, Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookPrerouting,
+		// Before connection tracking, which would take two packets of a new flow
+		// that are held together for a clash.
+		Priority: nftables.ChainPriorityRaw,
+	}
+	if r.uplink != "" {
+		c.Hooknum, c.Priority = nftables.ChainHookForward, nftables.ChainPriorityFilter
+	}
+	return c
+}
+
+// behind matches what a router forwards to the machines behind it.
+func (r *rules) behind() []expr.Any {
+	if r.uplink == "" {
+		return nil
+	}
+	name := make([]byte, unix.IFNAMSIZ)
+	copy(name, r.uplink)
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: name},
+	}
 }
 
 // setPeers replaces the peers whose packets are sent to the queue. The sets

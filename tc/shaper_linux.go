@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
 )
 
 // NewShaper makes a shaper for one namespace, without links so far. The error
@@ -14,6 +15,9 @@ import (
 func NewShaper(ctx context.Context, o Options) (Shaper, error) {
 	if err := o.check(); err != nil {
 		return nil, err
+	}
+	if o.Uplink != "" {
+		o.Method = NFQueue
 	}
 	if o.Method == "" || o.Method == Auto {
 		o.Method = Probe(ctx).Best()
@@ -40,6 +44,12 @@ func (o Options) check() error {
 	default:
 		faults = append(faults, fmt.Errorf("method: found %q, expected %s, %s or %s", o.Method, Auto, Netem, NFQueue))
 	}
+	if o.Uplink != "" && o.Method == Netem {
+		faults = append(faults, fmt.Errorf("method: found %s, expected %s where there is an uplink", o.Method, NFQueue))
+	}
+	if len(o.Uplink) >= unix.IFNAMSIZ {
+		faults = append(faults, fmt.Errorf("uplink: found %q, expected less than %d characters", o.Uplink, unix.IFNAMSIZ))
+	}
 	if !(o.PacketRate >= 0 && o.PacketRate <= 1e7) {
 		faults = append(faults, fmt.Errorf("packet rate: found %v, expected 0 (default) to 1e7 packets per second", o.PacketRate))
 	}
@@ -57,7 +67,7 @@ func probeQueue() error {
 	if err != nil {
 		return err
 	}
-	r, err := openRules(queueNumber)
+	r, err := openRules(queueNumber, "")
 	if err == nil {
 		err = r.close()
 	}

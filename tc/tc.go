@@ -43,6 +43,12 @@ type Options struct {
 	// Jitter, loss and rate are then of one direction, that in which Method acts.
 	Alone bool
 
+	// Uplink says that the namespace is the router of the machines behind it and
+	// names the interface by which it reaches the others: what it forwards to
+	// any other interface is shaped, by the peer that sent it, also between two
+	// machines behind it. Only NFQueue can.
+	Uplink string
+
 	// PacketRate is the load, in packets per second, which the queues must
 	// carry without a drop; 0 means DefaultPacketRate.
 	PacketRate float64
