@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,7 @@ func dialCallees(cfg Config, extra []grpc.DialOption) (map[string]*callee, error
 			}
 			c := &callee{name: name, index: index[name], caller: cfg.Replica}
 			var err error
-			if c.channels, err = newChannels(cfg, opener(cfg, name, extra)); err != nil {
+			if c.channels, err = newChannels(cfg, opener(cfg.targetOf(name), extra), proxyOpener(cfg.Services[name], extra)); err != nil {
 				return nil, errors.Join(fmt.Errorf("connect to component %s: %w", name, err), closeAll(callees))
 			}
 			callees[name] = c
@@ -68,12 +69,21 @@ func dialCallees(cfg Config, extra []grpc.DialOption) (map[string]*callee, error
 	return callees, nil
 }
 
-// opener opens channels to a component.
-func opener(cfg Config, component string, extra []grpc.DialOption) func() (*grpc.ClientConn, error) {
-	target := cfg.Targets[component]
-	if target == "" {
-		target = "xds:///" + component
+// targetOf is the gRPC target of a component's routes.
+func (c Config) targetOf(component string) string {
+	return cmp.Or(c.Targets[component], "xds:///"+component)
+}
+
+// proxyOpener opens connections to a Service; nil without one.
+func proxyOpener(address string, extra []grpc.DialOption) func() (*grpc.ClientConn, error) {
+	if address == "" {
+		return nil
 	}
+	return opener("passthrough:///"+address, extra)
+}
+
+// opener opens channels to a target.
+func opener(target string, extra []grpc.DialOption) func() (*grpc.ClientConn, error) {
 	options := append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout, PermitWithoutStream: true}),

@@ -24,8 +24,9 @@ import (
 //   - else: one.
 type channels struct {
 	open  func() (*grpc.ClientConn, error)
-	kept  int // connections in the pool; 0 = no pool
-	apart int // proxy threads, at least 1
+	proxy func() (*grpc.ClientConn, error) // opens connections to the Service; nil = there is none
+	kept  int                              // connections in the pool; 0 = no pool
+	apart int                              // proxy threads, at least 1
 
 	mu       sync.Mutex
 	balancer heart.Balancer
@@ -36,8 +37,8 @@ type channels struct {
 
 // newChannels opens the first channel. Until told which balancer there is, it
 // is the one for which Config.Connections is made.
-func newChannels(cfg Config, open func() (*grpc.ClientConn, error)) (*channels, error) {
-	c := &channels{open: open, kept: cfg.Connections, apart: cfg.ProxyThreads, balancer: heart.PerConnection}
+func newChannels(cfg Config, open, proxy func() (*grpc.ClientConn, error)) (*channels, error) {
+	c := &channels{open: open, proxy: proxy, kept: cfg.Connections, apart: cfg.ProxyThreads, balancer: heart.PerConnection}
 	return c, c.share(1)
 }
 
@@ -70,7 +71,17 @@ func (c *channels) use(b heart.Balancer) error {
 	return errors.Join(errs...)
 }
 
-func (c *channels) pools() bool { return c.balancer == heart.PerConnection && c.kept > 0 }
+func (c *channels) pools() bool {
+	return c.balancer == heart.PerConnection && (c.kept > 0 || c.proxy != nil)
+}
+
+// connect opens a connection of the pool.
+func (c *channels) connect() (*grpc.ClientConn, error) {
+	if c.proxy != nil {
+		return c.proxy()
+	}
+	return c.open()
+}
 
 // take gives the channel for a request. After the answer it is given back.
 func (c *channels) take() (conn *grpc.ClientConn, give func(), err error) {
@@ -80,7 +91,7 @@ func (c *channels) take() (conn *grpc.ClientConn, give func(), err error) {
 	case c.pools():
 		if last := len(c.idle) - 1; last >= 0 {
 			conn, c.idle = c.idle[last], c.idle[:last]
-		} else if conn, err = c.open(); err != nil {
+		} else if conn, err = c.connect(); err != nil {
 			return nil, nil, err
 		}
 		return conn, func() { c.giveBack(conn) }, nil

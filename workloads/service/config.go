@@ -50,7 +50,12 @@ type Config struct {
 	// Targets maps a called component to its gRPC target where that is not
 	// xds:///<component>, such as dns:///b.default:8080.
 	Targets map[string]string
-	Gateway bool
+	// Services maps a called component to the address, host:port, of a
+	// Kubernetes Service. Under per-connection balancing connections are opened
+	// to it and kube-proxy picks their replica; with Connections 0 one for every
+	// request.
+	Services map[string]string
+	Gateway  bool
 	// BehindGateway says that a gateway is the first component of the call
 	// tree: the draws of a request depend on a component's place in it.
 	BehindGateway bool
