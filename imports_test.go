@@ -29,6 +29,7 @@ var arrows = map[string][]string{
 	"tc":                            {},
 	"tc/tctest":                     {"tc"},
 	"heart/xds":                     {"heart"},
+	"heart/prom":                    {"heart"},
 	"heart/istio":                   {"heart"},
 	"workloads":                     {"heart"},
 	"workloads/service":             {"heart", "workloads"},
@@ -51,6 +52,7 @@ var arrows = map[string][]string{
 // testArrows are what the tests of a folder may import besides.
 var testArrows = map[string][]string{
 	"heart/policy":      {"heart/placement"},
+	"heart/prom":        {"testbed/testbedtest"},
 	"tc":                {"testbed/testbedtest", "tc/tctest"},
 	"testbed":           {"testbed/sim"},
 	"testbed/sim":       {"heart/policy", "testbed/testbedtest"},
