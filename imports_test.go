@@ -53,7 +53,7 @@ var arrows = map[string][]string{
 // testArrows are what the tests of a folder may import besides.
 var testArrows = map[string][]string{
 	"heart/policy":       {"heart/placement"},
-	"heart/prom":         {"testbed/testbedtest"},
+	"heart/prom":         {"testbed/testbedtest", "workloads", "workloads/service", "workloads/probe"},
 	"tc":                 {"testbed/testbedtest", "tc/tctest"},
 	"testbed":            {"testbed/sim"},
 	"testbed/sim":        {"heart/policy", "testbed/testbedtest"},

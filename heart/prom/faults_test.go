@@ -2,6 +2,8 @@ package prom
 
 import (
 	"encoding/pem"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -219,13 +221,15 @@ func TestTokenAndCertificate(t *testing.T) {
 	target, err := url.Parse(p.URL)
 	require.NoError(t, err)
 	behind := httputil.NewSingleHostReverseProxy(target)
-	proxy := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	proxy := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer secret" {
 			http.Error(w, "who are you?", http.StatusUnauthorized)
 			return
 		}
 		behind.ServeHTTP(w, r)
 	}))
+	proxy.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that refuse the certificate
+	proxy.StartTLS()
 	defer proxy.Close()
 	c := p.config(t, ours, ours)
 	c.Address = proxy.URL

@@ -107,7 +107,7 @@ func differences(a, b model.Metric) string {
 	var differ []string
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if names[name] && name != model.MetricNameLabel {
-			differ = append(differ, fmt.Sprintf("%s=%q and %q", name, a[name], b[name]))
+			differ = append(differ, fmt.Sprintf("%s=%q and %q", name, min(a[name], b[name]), max(a[name], b[name])))
 		}
 	}
 	return strings.Join(differ, ", ")

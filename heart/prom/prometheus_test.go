@@ -263,9 +263,13 @@ func (s *server) config(t *testing.T, cpu, requests string) Config {
 // observer makes one of a topology.
 func observer(t *testing.T, c Config, topology heart.Topology) *Observer {
 	t.Helper()
-	o, err := New(c, func(context.Context) (heart.Topology, error) { return topology, nil })
+	o, err := New(c, constant(topology))
 	require.NoError(t, err)
 	return o
+}
+
+func constant(topology heart.Topology) TopologyFunc {
+	return func(context.Context) (heart.Topology, error) { return topology, nil }
 }
 
 func observe(t *testing.T, c Config) heart.Observation {
