@@ -10,6 +10,7 @@ import (
 
 	"heartbed/experiments"
 	"heartbed/testbed"
+	"heartbed/testbed/kind"
 	"heartbed/testbed/live"
 	"heartbed/testbed/netns"
 	"heartbed/testbed/sim"
@@ -21,9 +22,13 @@ const simulator = "sim"
 // backends are the places that can run a scenario. A backend is known to the
 // program by its line here and nowhere else.
 var backends = map[string]place{
-	simulator: {sim.Backend{}, "time, CPU and network are simulated, exact to repeat", runtime.GOMAXPROCS(0), nil, nil},
-	"netns":   {netns.Backend{}, "processes in network namespaces of this machine, packets delayed, CPU by quota", 1, netns.CheckClean, netns.Down},
+	simulator: {sim.Backend{}, "time, CPU and network are simulated, exact to repeat", runtime.GOMAXPROCS(0), nil, nil, nil},
+	"netns":   {netns.Backend{}, "processes in network namespaces of this machine, packets delayed, CPU by quota", 1, netns.CheckClean, netns.Down, nil},
+	"kind":    {cluster, "a Kubernetes cluster in Docker containers, packets delayed, CPU by quota", 1, kind.CheckClean, kind.Down, cluster.Close},
 }
+
+// cluster is kept from trial to trial; close removes it.
+var cluster = &kind.Backend{}
 
 // place is a backend with what the command line must know of it.
 type place struct {
@@ -35,6 +40,7 @@ type place struct {
 	// nil = they leave nothing.
 	clean func(journals string) error
 	down  func(ctx context.Context, journals string) ([]live.Removed, error)
+	close func() error // gives back what was kept from trial to trial; nil = nothing
 }
 
 func backendNames() []string { return slices.Sorted(maps.Keys(backends)) }

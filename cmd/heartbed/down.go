@@ -18,7 +18,7 @@ func downCommand() *cobra.Command {
 		Long: `Live backends write every change to this machine into a journal before they
 make it and undo it when a trial ends. After a kill or a crash this command
 undoes what the journals still name: namespaces with their processes, CPU
-groups and files. Runs that are going on are left alone.`,
+groups, clusters and files. Runs that are going on are left alone.`,
 		Example: "  heartbed down",
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

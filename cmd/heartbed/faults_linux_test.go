@@ -37,6 +37,7 @@ func TestMain(m *testing.M) {
 		netns.Backend{Options: netns.Options{Journals: dir}}, "", 1,
 		func(string) error { return netns.CheckClean(dir) },
 		func(ctx context.Context, _ string) ([]live.Removed, error) { return netns.Down(ctx, dir) },
+		nil,
 	}
 	main()
 }

@@ -67,7 +67,7 @@ report sets both side by side.`,
 	return cmd
 }
 
-func (f *runFlags) run(cmd *cobra.Command) error {
+func (f *runFlags) run(cmd *cobra.Command) (err error) {
 	if (f.scenario == "") == (f.file == "") {
 		return fmt.Errorf("%w: give either --scenario or --file", cli.ErrUsage)
 	}
@@ -80,6 +80,9 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	}
 	if err := job.prepare(cmd.Context(), cmd.ErrOrStderr()); err != nil {
 		return err
+	}
+	if job.place.close != nil {
+		defer func() { err = errors.Join(err, job.place.close()) }()
 	}
 	if f.backend != simulator && !f.alone {
 		beside, err := f.job(cmd, simulator)

@@ -1,0 +1,418 @@
+package kind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apply "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"heartbed/tc"
+	"heartbed/testbed"
+	"heartbed/testbed/kind/image"
+	"heartbed/testbed/live"
+)
+
+// session is a plan that stands on a cluster.
+type session struct {
+	live.Session
+	cluster *cluster
+	image   image.Archive
+	program string // its name in the image
+	pods    []corev1.Pod
+	pids    []int // of the replicas, on the host
+	closed  bool
+}
+
+// start stands a plan up on the kept cluster, or on a new one.
+func (b *Backend) start(ctx context.Context, p testbed.Plan) (testbed.Session, error) {
+	began := time.Now()
+	slow := slowest{tell: b.Options.OnStage}
+	if b.kept != nil && b.kept.key != clusterKey(p, b.Options.image()) {
+		if err := b.forget(); err != nil {
+			return nil, err
+		}
+	}
+	if b.kept == nil {
+		if err := errors.Join(check(ctx, b.Options), CheckClean(b.Options.Journals)); err != nil {
+			return nil, err
+		}
+		c, err := newCluster(b.Options, p)
+		if err != nil {
+			return nil, err
+		}
+		if err := slow.run(ctx, c.stages()); err != nil {
+			return nil, errors.Join(err, c.close())
+		}
+		b.kept = c
+	}
+	s := newSession(b.kept, p)
+	if err := slow.run(ctx, s.stages()); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.Notes = append(s.Notes, fmt.Sprintf("set-up: %d nodes and %d pods stood after %.1f s, of which to %s %.1f s",
+		len(s.Layout.Nodes), len(s.pods), time.Since(began).Seconds(), slow.name, slow.took.Seconds()))
+	return s, nil
+}
+
+// forget removes the kept cluster.
+func (b *Backend) forget() error {
+	if b.kept == nil {
+		return nil
+	}
+	c := b.kept
+	b.kept = nil
+	return c.close()
+}
+
+// slowest remembers the slowest of all stages.
+type slowest struct {
+	tell func(string, time.Duration)
+	name string
+	took time.Duration
+}
+
+func (s *slowest) run(ctx context.Context, stages []live.Stage) error {
+	name, took, err := live.RunStages(ctx, stages, s.tell)
+	if took > s.took {
+		s.name, s.took = name, took
+	}
+	return err
+}
+
+func newSession(c *cluster, p testbed.Plan) *session {
+	l := live.Layout{Plan: p, Topology: p.Topology(), Client: c.control.addr}
+	at := l.Topology.NodeIndex()
+	for _, n := range p.Nodes {
+		l.Nodes = append(l.Nodes, live.Node{Node: n})
+	}
+	for _, r := range l.Topology.Replicas {
+		l.Replicas = append(l.Replicas, live.Replica{Replica: r, On: at[r.Node]})
+	}
+	return &session{Session: live.Session{Layout: l, Dial: live.DialIn(c.control.namespace())}, cluster: c}
+}
+
+func (s *session) stages() []live.Stage {
+	return []live.Stage{
+		{Name: "find or build the workload program", Limit: 10 * time.Minute, Do: s.findProgram},
+		{Name: "load the program into the nodes", Limit: 2 * time.Minute, Do: s.loadProgram},
+		{Name: "remove pods of the run before", Limit: time.Minute, Do: s.removePods},
+		{Name: "limit the nodes' CPU", Limit: 10 * time.Second, Do: s.limitNodes},
+		{Name: "create the workloads", Limit: 30 * time.Second, Do: s.createWorkloads},
+		{Name: "wait for the pods", Limit: 2 * time.Minute, Do: s.awaitPods},
+		{Name: "find the pods' processes", Limit: 10 * time.Second, Do: s.findProcesses},
+		{Name: "shape the links", Limit: 30 * time.Second, Do: s.shapeLinks},
+		{Name: "measure the round-trip times", Limit: 2 * time.Minute, Do: s.verifyRoundTrips},
+		{Name: "measure the CPU quotas", Limit: time.Minute, Do: s.verifyQuotas},
+		{Name: "serve xDS", Limit: 10 * time.Second, Do: s.serveXDS},
+		{Name: "wait for the replicas", Limit: time.Minute, Do: s.AwaitReplicas},
+	}
+}
+
+// findProgram puts the program into an image. A program that had to be built
+// has no name of its own.
+func (s *session) findProgram(ctx context.Context) error {
+	program, err := live.Workload(ctx, s.cluster.options.Workload, func() (string, error) { return s.cluster.folder, nil })
+	if err != nil {
+		return err
+	}
+	s.program = "workload"
+	if filepath.Base(program) != s.program {
+		// An image has its programs under the names of their files.
+		link := filepath.Join(s.cluster.folder, s.program)
+		if err := copyProgram(ctx, program, link); err != nil {
+			return err
+		}
+		program = link
+	}
+	s.image, err = image.Programs("", program)
+	return err
+}
+
+func copyProgram(ctx context.Context, from, to string) error {
+	if said, err := exec.CommandContext(ctx, "cp", "--dereference", from, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("copy the workload program: %w: %s", err, strings.TrimSpace(string(said)))
+	}
+	return nil
+}
+
+func (s *session) loadProgram(ctx context.Context) error {
+	return s.cluster.load(ctx, s.image.Name, s.image.File)
+}
+
+// removePods removes all pods of ours at once and waits until they are gone.
+func (s *session) removePods(ctx context.Context) error {
+	pods := s.cluster.client.CoreV1().Pods(Namespace)
+	now := int64(0)
+	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}); err != nil {
+		return err
+	}
+	for {
+		left, err := pods.List(ctx, metav1.ListOptions{})
+		if err != nil || len(left.Items) == 0 {
+			return err
+		}
+		if err := live.Pause(ctx, 100*time.Millisecond); err != nil {
+			return fmt.Errorf("%d pods are still there: %w", len(left.Items), err)
+		}
+	}
+}
+
+// createWorkloads applies the Services, and then the pods with the Services'
+// addresses in their configuration.
+func (s *session) createWorkloads(ctx context.Context) error {
+	core := s.cluster.client.CoreV1()
+	if _, err := core.Namespaces().Apply(ctx, apply.Namespace(Namespace), applied); err != nil {
+		return err
+	}
+	services := map[string]string{}
+	for _, c := range s.Layout.Plan.App.Components {
+		made, err := core.Services(Namespace).Apply(ctx, serviceOf(s.Layout, c.Name), applied)
+		if err != nil {
+			return fmt.Errorf("service of component %s: %w", c.Name, err)
+		}
+		services[c.Name] = fmt.Sprintf("%s:%d", made.Spec.ClusterIP, live.GRPCPort)
+	}
+	controller := netip.AddrPortFrom(s.cluster.beside.addr, live.XDSPort)
+	for k, r := range s.Layout.Replicas {
+		config, err := configOf(s.Layout, k, services)
+		if err != nil {
+			return err
+		}
+		if _, err := core.ConfigMaps(Namespace).Apply(ctx, config, applied); err != nil {
+			return fmt.Errorf("configuration of replica %s: %w", r.Name, err)
+		}
+		pod, err := podOf(s.Layout, k, s.image.Name, s.program, controller)
+		if err != nil {
+			return err
+		}
+		if _, err := core.Pods(Namespace).Apply(ctx, pod, applied); err != nil {
+			return fmt.Errorf("pod of replica %s: %w", r.Name, err)
+		}
+	}
+	return nil
+}
+
+// awaitPods waits until all pods run, and notes their addresses. They are not
+// asked to be ready: AwaitReplicas asks them itself, and Services are needed
+// only once requests come.
+func (s *session) awaitPods(ctx context.Context) error {
+	byName := map[string]int{}
+	for k := range s.Layout.Replicas {
+		byName[objectName(s.Layout, k)] = k
+	}
+	for {
+		list, err := s.cluster.client.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		s.pods = make([]corev1.Pod, len(s.Layout.Replicas))
+		var waiting []string
+		for _, pod := range list.Items {
+			k, ours := byName[pod.Name]
+			if !ours {
+				continue
+			}
+			s.pods[k] = pod
+			if !isReady(pod) {
+				waiting = append(waiting, podState(pod))
+			}
+		}
+		if len(waiting) == 0 && len(list.Items) >= len(s.pods) {
+			return s.noteAddresses()
+		}
+		if err := live.Pause(ctx, 100*time.Millisecond); err != nil {
+			return fmt.Errorf("%s: %w", strings.Join(waiting, "; "), err)
+		}
+	}
+}
+
+func isReady(pod corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// podState says why a pod is not ready.
+func podState(pod corev1.Pod) string {
+	said := []string{"pod " + pod.Name + " is " + string(pod.Status.Phase)}
+	for _, c := range pod.Status.Conditions {
+		if c.Status != corev1.ConditionTrue && c.Message != "" {
+			said = append(said, c.Message)
+		}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if w := c.State.Waiting; w != nil {
+			said = append(said, strings.TrimSpace(w.Reason+" "+w.Message))
+		}
+	}
+	return strings.Join(said, ", ")
+}
+
+func (s *session) noteAddresses() error {
+	for k := range s.pods {
+		addr, err := netip.ParseAddr(s.pods[k].Status.PodIP)
+		if err != nil {
+			return fmt.Errorf("pod %s: address: %w", s.pods[k].Name, err)
+		}
+		r := &s.Layout.Replicas[k]
+		r.Addr = addr
+		s.Layout.Nodes[r.On].Addrs = append(s.Layout.Nodes[r.On].Addrs, addr)
+	}
+	s.Scraper = live.NewScraper(s.Layout.Replicas, s.Layout.Plan.Control, live.DialIn(s.cluster.beside.namespace()))
+	return nil
+}
+
+// uplink is the interface by which a node reaches the others.
+const uplink = "eth0"
+
+// shapeLinks delays what arrives at the pods, where their node forwards it, and
+// at the load generator.
+func (s *session) shapeLinks(ctx context.Context) error {
+	shape := func(o tc.Options, links map[netip.Addr]tc.Link) error {
+		if len(links) == 0 {
+			return nil
+		}
+		o.Seed = s.Layout.Plan.Seed + uint64(len(s.Shapers))
+		shaper, err := tc.NewShaper(ctx, o)
+		if err != nil {
+			return err
+		}
+		s.Shapers = append(s.Shapers, shaper)
+		return shaper.Apply(ctx, links)
+	}
+	for i, n := range s.Layout.Nodes {
+		if err := shape(tc.Options{NS: s.cluster.workers[i].namespace(), Uplink: uplink}, s.Layout.LinksOf(i)); err != nil {
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		}
+	}
+	// By NFQueue, too: the kernel's own would see the address of a Service.
+	if err := shape(tc.Options{NS: s.cluster.control.namespace(), Method: tc.NFQueue}, s.Layout.ClientLinks()); err != nil {
+		return fmt.Errorf("load generator: %w", err)
+	}
+	return nil
+}
+
+// verifyRoundTrips measures from the first pod of each node to the first of
+// each other and to a second of its own, and from the load generator to all.
+func (s *session) verifyRoundTrips(ctx context.Context) error {
+	onNode := make([][]int, len(s.Layout.Nodes))
+	for k, r := range s.Layout.Replicas {
+		onNode[r.On] = append(onNode[r.On], k)
+	}
+	at := func(k int) string {
+		return netip.AddrPortFrom(s.Layout.Replicas[k].Addr, live.MetricsPort).String()
+	}
+	var pairs []live.Pair
+	for i, from := range onNode {
+		if len(from) == 0 {
+			continue
+		}
+		dial := live.DialIn(fmt.Sprintf("/proc/%d/ns/net", s.pids[from[0]]))
+		for j := i; j < len(onNode); j++ {
+			to := onNode[j]
+			if i == j {
+				to = to[1:] // to itself a pod is at no distance
+			}
+			if len(to) > 0 {
+				pairs = append(pairs, live.Pair{
+					From: s.Layout.Nodes[i].Name, To: s.Layout.Nodes[j].Name, Dial: dial, At: at(to[0]),
+					Spec: s.Layout.RoundTrip(i, j), Jitter: s.Layout.Plan.Network.Jitter.Std(),
+				})
+			}
+		}
+		pairs = append(pairs, live.Pair{From: "load generator", To: s.Layout.Nodes[i].Name, Dial: s.Dial, At: at(from[0]), Spec: s.Layout.ClientRoundTrip(i)})
+	}
+	return s.VerifyRoundTrips(ctx, pairs)
+}
+
+func (s *session) serveXDS(context.Context) error {
+	listener, err := live.ListenIn(s.cluster.beside.namespace(), netip.AddrPortFrom(s.cluster.beside.addr, live.XDSPort))
+	if err != nil {
+		return err
+	}
+	s.ServeXDS(listener)
+	return nil
+}
+
+// Run offers the plan's load in real time. It can run once. A pod whose
+// container ends meanwhile ends the run with an error that says how.
+func (s *session) Run(ctx context.Context, step func(context.Context) error) (testbed.Measurement, error) {
+	return s.Play(ctx, step, func(report func(error)) func() { return s.watch(ctx, report) })
+}
+
+// watchEvery lies between two looks at the pods; the API server answers from
+// memory.
+const watchEvery = time.Second
+
+// watch reports the first container that has ended since the pods were ready.
+func (s *session) watch(ctx context.Context, report func(error)) (unwatch func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		for live.Pause(ctx, watchEvery) == nil {
+			list, err := s.cluster.client.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+			if err != nil {
+				continue // the API server may be away; pods go on without it
+			}
+			if err := s.ended(list.Items); err != nil {
+				report(err)
+				return
+			}
+		}
+	})
+	return sync.OnceFunc(func() {
+		cancel()
+		done.Wait()
+	})
+}
+
+// ended names the first container that is not the one that was ready.
+func (s *session) ended(now []corev1.Pod) error {
+	byName := map[string]corev1.Pod{}
+	for _, pod := range now {
+		byName[pod.Name] = pod
+	}
+	for _, was := range s.pods {
+		is, there := byName[was.Name]
+		if !there || is.UID != was.UID {
+			return fmt.Errorf("pod %s was deleted", was.Name)
+		}
+		for _, c := range is.Status.ContainerStatuses {
+			if c.ContainerID == was.Status.ContainerStatuses[0].ContainerID && c.State.Running != nil {
+				continue
+			}
+			how := "for an unknown reason"
+			for _, state := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
+				if state != nil {
+					how = fmt.Sprintf("with exit code %d, %s", state.ExitCode, state.Reason)
+				}
+			}
+			return fmt.Errorf("the container of pod %s ended %s", was.Name, how)
+		}
+	}
+	return nil
+}
+
+// Close removes the pods and stops what shapes; the cluster stays. Closing
+// again does nothing.
+func (s *session) Close() error {
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return errors.Join(s.Session.Close(), s.removePods(ctx))
+}
