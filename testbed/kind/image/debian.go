@@ -88,7 +88,8 @@ func filterDebian(from io.Reader, to io.Writer) error {
 	for {
 		h, err := r.Next()
 		if err == io.EOF {
-			return w.Close()
+			_, err := io.Copy(io.Discard, from) // the writer pads beyond the end
+			return errors.Join(err, w.Close())
 		}
 		if err != nil {
 			return fmt.Errorf("read Debian's files: %w", err)
