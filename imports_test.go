@@ -31,6 +31,9 @@ var arrows = map[string][]string{
 	"heart/xds":                     {"heart"},
 	"heart/prom":                    {"heart"},
 	"heart/istio":                   {"heart"},
+	"heart/istio/istiotest":         {},
+	"heart/istio/istiotest/build":   {"heart/istio/istiotest"},
+	"cmd/heart":                     {"cmd/internal/cli", "heart", "heart/policy", "heart/prom", "heart/istio", "heart/xds"},
 	"workloads":                     {"heart"},
 	"workloads/service":             {"heart", "workloads"},
 	"workloads/probe":               {},
@@ -53,6 +56,8 @@ var arrows = map[string][]string{
 
 // testArrows are what the tests of a folder may import besides.
 var testArrows = map[string][]string{
+	"heart/istio":        {"heart/istio/istiotest", "testbed/testbedtest", "workloads", "workloads/service"},
+	"cmd/heart":          {"heart/istio/istiotest", "testbed/testbedtest"},
 	"heart/policy":       {"heart/placement"},
 	"heart/prom":         {"testbed/testbedtest", "workloads", "workloads/service", "workloads/probe"},
 	"tc":                 {"testbed/testbedtest", "tc/tctest"},

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/tools/record"
+)
+
+// errDeposed ends the program, so that its successor begins with no memory of
+// tables that another has replaced.
+var errDeposed = errors.New("another process holds the lease, or the API server was out of reach for too long")
+
+// elect leads while this process holds the lease. It returns nil when ctx has
+// ended.
+func (c *controller) elect(ctx context.Context) error {
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("name of this process: %w", err)
+	}
+	// The lease is given back after the step under way, not before.
+	holding, giveBack := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveBack()
+	var leading sync.Mutex
+	defer context.AfterFunc(ctx, func() {
+		leading.Lock()
+		defer leading.Unlock()
+		giveBack()
+	})()
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: c.config.Namespace, Name: c.config.Lease},
+			Client:     c.client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: fmt.Sprintf("%s-%d", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid())},
+		},
+		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		ReleaseOnCancel: true, Name: c.config.Lease,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(held context.Context) {
+				leading.Lock()
+				defer leading.Unlock()
+				both, cancel := context.WithCancel(held)
+				defer cancel()
+				defer context.AfterFunc(ctx, cancel)()
+				c.log.Info("leading")
+				c.lead(both)
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("lease: %w", err)
+	}
+	c.log.Info("waiting for the lease", "lease", c.config.Namespace+"/"+c.config.Lease)
+	elector.Run(holding)
+	leading.Lock() // the last step is done
+	defer leading.Unlock()
+	if ctx.Err() == nil {
+		return errDeposed
+	}
+	return nil
+}
+
+// removeLease deletes the lease, of which nothing is left to hold.
+func (c *controller) removeLease(ctx context.Context) error {
+	err := c.client.CoordinationV1().Leases(c.config.Namespace).Delete(ctx, c.config.Lease, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		fmt.Fprintln(c.out, "delete Lease", c.config.Lease)
+	}
+	return err
+}
+
+// events tell in the cluster when steps begin to fail and when they go well
+// again. They are about the lease.
+type events struct {
+	recorder    record.EventRecorder
+	broadcaster record.EventBroadcaster
+	about       *corev1.ObjectReference
+	failing     bool
+}
+
+func newEvents(client kubernetes.Interface, config Config) *events {
+	b := record.NewBroadcaster()
+	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events(config.Namespace)})
+	return &events{
+		recorder: b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "heart"}), broadcaster: b,
+		about: &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: config.Namespace, Name: config.Lease},
+	}
+}
+
+func (e *events) stop() { e.broadcaster.Shutdown() }
+
+func (e *events) step(err error) {
+	switch {
+	case err != nil && !e.failing:
+		e.recorder.Event(e.about, corev1.EventTypeWarning, "StepFailed", "the routing table in force stays: "+err.Error())
+	case err == nil && e.failing:
+		e.recorder.Event(e.about, corev1.EventTypeNormal, "StepsGoOn", "a new routing table is in force")
+	}
+	e.failing = err != nil
+}
