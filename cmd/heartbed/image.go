@@ -29,8 +29,8 @@ mmdebstrap, with containerd and runc; Kubernetes, etcd, CoreDNS and the network
 plugins compiled from their Go modules. No registry is asked, and every version
 is pinned in testbed/kind/image/versions.yaml.
 
-From empty caches this takes about ten minutes on two cores and up to 7 GB of
-disk. Finished steps are kept in the cache folder (HEARTBED_CACHE, else
+From empty caches expect ten to twenty minutes on two cores, and up to 7 GB of
+disk; the steps still to do are listed with an estimate. Finished steps are kept in the cache folder (HEARTBED_CACHE, else
 heartbed in the user's cache folder), so that a second build, or one after an
 interruption, does only what is missing. The first build needs root.
 

@@ -70,7 +70,7 @@ type builder struct {
 const wantFree = 7 << 30
 
 // Build makes the node image and loads it into Docker, unless it is there, and
-// gives its name. It takes about ten minutes on two cores from empty caches.
+// gives its name. From empty caches the compilers alone need 15 minutes of CPU.
 func Build(ctx context.Context, o Options) (string, error) {
 	if err := Check(ctx); err != nil {
 		return "", err
