@@ -37,11 +37,10 @@ func TestWindowOfOneScrape(t *testing.T) {
 	playBoth(t, e)
 	c := p.config(t, ours, ours)
 	c.Window = model.Duration(every / 2)
-	require.ErrorContains(t, refused(t, c), "no replica was observed")
-	require.ErrorContains(t, refused(t, c), "fewer than two samples in a window of 100ms (they come every 2")
+	require.Regexp(t, `no replica was observed at .*fewer than two samples in a window of 100ms \(they come every \d+ms\)`, refused(t, c).Error())
 
 	c.Window = model.Duration(3 * every)
-	require.Contains(t, strings.Join(observe(t, c).Warnings, "\n"), "a window of 600ms holds fewer than 4 samples, which come every 2")
+	require.Regexp(t, `a window of 600ms holds fewer than 4 samples, which come every \d+ms`, strings.Join(observe(t, c).Warnings, "\n"))
 	c.Window = model.Duration(time.Minute)
 	require.NotContains(t, strings.Join(observe(t, c).Warnings, "\n"), "holds fewer than")
 }

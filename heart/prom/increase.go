@@ -57,8 +57,7 @@ func duplicate(counters []counter, w span) string {
 		}
 		s := shown{span{points[0].Timestamp, points[len(points)-1].Timestamp}, c.labels}
 		byKey[c.key] = append(byKey[c.key], s)
-		s.labels = targetOf(c.labels)
-		name := s.labels.String()
+		name := targetName(c.labels)
 		if t, known := byTarget[name]; known {
 			s.span = span{min(s.first, t.first), max(s.last, t.last)}
 		}
@@ -68,13 +67,17 @@ func duplicate(counters []counter, w span) string {
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		lists = append(lists, byKey[key])
 	}
-	for _, list := range lists {
+	for n, list := range lists {
 		slices.SortFunc(list, func(a, b shown) int {
 			return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.labels.String(), b.labels.String()))
 		})
 		for i := 1; i < len(list); i++ {
 			if list[i].first <= list[i-1].last {
-				return differences(list[i-1].labels, list[i].labels)
+				a, b := list[i-1].labels, list[i].labels
+				if n == 0 {
+					a, b = targetOf(a), targetOf(b)
+				}
+				return differences(a, b)
 			}
 		}
 	}
@@ -93,6 +96,16 @@ func targetOf(m model.Metric) model.Metric {
 		}
 	}
 	return target
+}
+
+// targetName tells targets apart.
+func targetName(m model.Metric) string {
+	var name strings.Builder
+	for _, label := range targetLabels {
+		name.WriteString(string(m[label]))
+		name.WriteByte(0xff)
+	}
+	return name.String()
 }
 
 // differences names the labels in which two series differ.

@@ -70,7 +70,6 @@ var rttPresets = map[string]preset{
 type source struct {
 	name     string // cpu, requests or rtt
 	preset          // its metric is empty where the query is the user's own
-	match    map[string]string
 	selector string // of counters; "" = promql
 	promql   string
 	// mayBeSilent: the same process shows CPU time with the same labels, and
