@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"heartbed/cmd/internal/cli"
 	"heartbed/experiments"
+	"heartbed/testbed/kind"
 	"heartbed/testbed/netns"
 )
 
@@ -36,7 +38,7 @@ func doctorCommand() *cobra.Command {
 			memory, disk := env.MemoryMB, freeMB(".")
 			fmt.Fprintf(w, "memory\t%s\t%s\n", enough(memory, wantMemoryMB), amount(memory, wantMemoryMB))
 			fmt.Fprintf(w, "disk\t%s\t%s\n", enough(disk, wantDiskMB), amount(disk, wantDiskMB)+" in the current folder")
-			for _, f := range netns.Facts(cmd.Context()) {
+			for _, f := range slices.Concat(netns.Facts(cmd.Context()), kind.Facts()) {
 				fmt.Fprintf(w, "%s\t%s\t%s\n", f.Name, f.State, f.Note)
 			}
 			note, err := scaleProposal(env.Cores)
@@ -50,13 +52,19 @@ func doctorCommand() *cobra.Command {
 	}
 }
 
+// checkLimit bounds the check of a backend: a daemon that hangs does not answer.
+const checkLimit = time.Minute
+
 // checkBackends prints a line for each backend. One that this machine cannot
 // run is no failure of the doctor, one of which it could not be told is.
 func checkBackends(ctx context.Context, w io.Writer) error {
 	var unknown []error
 	for _, name := range backendNames() {
 		state, note := "ok", backends[name].summary
-		switch err := backends[name].Check(ctx); {
+		within, cancel := context.WithTimeout(ctx, checkLimit)
+		err := backends[name].Check(within)
+		cancel()
+		switch {
 		case errors.Is(err, errors.ErrUnsupported):
 			state, note = "missing", err.Error()
 		case err != nil:

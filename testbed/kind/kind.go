@@ -48,6 +48,9 @@ type Backend struct {
 // behind.
 func (b *Backend) Check(ctx context.Context) error { return check(ctx, b.Options) }
 
+// Facts lists what the backend finds on this machine beside what Check says.
+func Facts() []live.Fact { return facts() }
+
 // Start stands the plan up and measures that it is what the plan says. What an
 // earlier run left behind is an error that names it; Down removes it.
 func (b *Backend) Start(ctx context.Context, p testbed.Plan) (testbed.Session, error) {

@@ -16,6 +16,8 @@ var errNoLinux = fmt.Errorf("delays and quotas of nodes need Linux, this is %s: 
 
 type cluster struct{}
 
+func facts() []live.Fact { return nil }
+
 func check(context.Context, Options) error { return errNoLinux }
 
 func (b *Backend) start(context.Context, testbed.Plan) (testbed.Session, error) {

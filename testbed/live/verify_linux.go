@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"heartbed/tc"
 	"heartbed/testbed"
 )
 
@@ -110,8 +112,8 @@ func (s *Session) judgePairs(pairs []Pair) error {
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 const (
-	burnTime      = 500 * time.Millisecond
-	burnTolerance = 0.25 // of the quota; a period is a fifth of the burn
+	burnPeriods   = 5
+	burnTolerance = 0.25 // of the quota
 )
 
 // BurnFunc lets so many processes ask for all the CPU of node i until stop is
@@ -180,7 +182,8 @@ func (s *Session) burn(ctx context.Context, node int, burn BurnFunc) (cores floa
 		return 0, err
 	}
 	began := time.Now()
-	if err := Pause(ctx, burnTime); err != nil {
+	period := cmp.Or(s.Layout.Plan.App.Server.Period.Std(), tc.DefaultPeriod)
+	if err := Pause(ctx, max(burnPeriods*period, 200*time.Millisecond)); err != nil {
 		return 0, err
 	}
 	took := time.Since(began)

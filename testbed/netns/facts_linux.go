@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"heartbed/tc"
+	"heartbed/testbed/live"
 )
 
 // What larger plans need: kind's documentation asks for these inotify limits,
@@ -20,9 +21,9 @@ const (
 	wantPorts            = 28000
 )
 
-func facts(ctx context.Context) []Fact {
+func facts(ctx context.Context) []live.Fact {
 	probed := tc.Probe(ctx)
-	return []Fact{
+	return []live.Fact{
 		support("netem", probed.Netem, "delays packets in the kernel"),
 		support("CPU quota", tryGroup(), "holds nodes and replicas to their cores"),
 		support("nfqueue", probed.NFQueue, "delays packets in user space, for where there is no netem"),
@@ -34,55 +35,59 @@ func facts(ctx context.Context) []Fact {
 }
 
 // remains says what runs that were killed left.
-func remains(journals string) Fact {
+func remains(journals string) live.Fact {
 	const name = "remains"
 	if err := CheckClean(journals); err != nil {
-		return Fact{name, "info", err.Error()}
+		return fact(name, "info", err.Error())
 	}
-	return Fact{name, "ok", "no run left anything behind"}
+	return fact(name, "ok", "no run left anything behind")
 }
 
-func support(name string, err error, does string) Fact {
+func fact(name, state, note string) live.Fact {
+	return live.Fact{Name: name, State: state, Note: note}
+}
+
+func support(name string, err error, does string) live.Fact {
 	switch {
 	case err == nil:
-		return Fact{name, "ok", does}
+		return fact(name, "ok", does)
 	case errors.Is(err, errors.ErrUnsupported):
-		return Fact{name, "missing", fmt.Sprintf("%s: %v", does, err)}
+		return fact(name, "missing", fmt.Sprintf("%s: %v", does, err))
 	}
-	return Fact{name, "unknown", err.Error()}
+	return fact(name, "unknown", err.Error())
 }
 
 // limit compares a kernel parameter with what is wanted.
-func limit(name, parameter string, want int) Fact {
+func limit(name, parameter string, want int) live.Fact {
 	raw, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(parameter, ".", "/"))
 	if err != nil {
-		return Fact{name, "unknown", err.Error()}
+		return fact(name, "unknown", err.Error())
 	}
 	got, err := strconv.Atoi(strings.TrimSpace(string(raw)))
 	switch {
 	case err != nil:
-		return Fact{name, "unknown", fmt.Sprintf("%s: %v", parameter, err)}
+		return fact(name, "unknown", fmt.Sprintf("%s: %v", parameter, err))
 	case got < want:
-		return Fact{name, "low", fmt.Sprintf("%d, kind wants %d: sysctl -w %s=%d", got, want, parameter, want)}
+		return fact(name, "low", fmt.Sprintf("%d, kind wants %d: sysctl -w %s=%d", got, want, parameter, want))
 	}
-	return Fact{name, "ok", fmt.Sprintf("%d, kind wants %d", got, want)}
+	return fact(name, "ok", fmt.Sprintf("%d, kind wants %d", got, want))
 }
 
 // ports counts the local ports that connections can start from.
-func ports() Fact {
+func ports() live.Fact {
 	const name, parameter = "local ports", "net.ipv4.ip_local_port_range"
 	raw, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(parameter, ".", "/"))
 	if err != nil {
-		return Fact{name, "unknown", err.Error()}
+		return fact(name, "unknown", err.Error())
 	}
 	var from, to int
 	if _, err := fmt.Sscan(string(raw), &from, &to); err != nil {
-		return Fact{name, "unknown", fmt.Sprintf("%s: %v", parameter, err)}
+		return fact(name, "unknown", fmt.Sprintf("%s: %v", parameter, err))
 	}
 	n := to - from + 1
 	note := fmt.Sprintf("%d: enough for %d new connections a second, each keeps its port for a minute", n, n/60)
 	if n < wantPorts {
-		return Fact{name, "low", fmt.Sprintf("%s: sysctl -w %s='32768 60999'", note, parameter)}
+		return fact(name, "low", fmt.Sprintf("%s: sysctl -w %s='32768 60999'", note, parameter))
 	}
-	return Fact{name, "ok", note}
+	return fact(name, "ok", note)
 }

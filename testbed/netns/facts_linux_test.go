@@ -26,9 +26,9 @@ func TestPorts(t *testing.T) {
 	if !elsewhere(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}) {
 		return
 	}
-	for text, want := range map[string]Fact{
-		"32768 60999": {"local ports", "ok", "28232: enough for 470 new connections a second, each keeps its port for a minute"},
-		"40000 40999": {"local ports", "low", "1000: enough for 16 new connections a second, each keeps its port for a minute: sysctl -w net.ipv4.ip_local_port_range='32768 60999'"},
+	for text, want := range map[string]live.Fact{
+		"32768 60999": fact("local ports", "ok", "28232: enough for 470 new connections a second, each keeps its port for a minute"),
+		"40000 40999": fact("local ports", "low", "1000: enough for 16 new connections a second, each keeps its port for a minute: sysctl -w net.ipv4.ip_local_port_range='32768 60999'"),
 	} {
 		require.NoError(t, os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", []byte(text), 0))
 		require.Equal(t, want, ports())
@@ -41,5 +41,5 @@ func TestRemains(t *testing.T) {
 	j, err := live.OpenJournal(dir, "0badcafe", 1<<30, 1) // no such process
 	require.NoError(t, err)
 	require.NoError(t, j.Leave())
-	require.Equal(t, Fact{"remains", "info", "found what run 0badcafe left behind; remove it with 'heartbed down' or start with --clean"}, remains(dir))
+	require.Equal(t, fact("remains", "info", "found what run 0badcafe left behind; remove it with 'heartbed down' or start with --clean"), remains(dir))
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"heartbed/testbed"
+	"heartbed/testbed/live"
 )
 
 // Options of the backend; the zero value is what the command line starts with.
@@ -36,13 +37,9 @@ type Backend struct{ Options Options }
 // behind.
 func (b Backend) Check(ctx context.Context) error { return check(ctx, b.Options) }
 
-// Fact is something about this machine that a user of the backend may need to
-// know. State is ok, low or missing, or info where nothing is judged.
-type Fact struct{ Name, State, Note string }
-
 // Facts lists what the backend finds on this machine. Elsewhere than on Linux
 // there is nothing to list.
-func Facts(ctx context.Context) []Fact { return facts(ctx) }
+func Facts(ctx context.Context) []live.Fact { return facts(ctx) }
 
 // Start makes namespaces, CPU groups and processes, shapes the links and
 // measures that they are what the plan says. What an earlier run left behind

@@ -18,6 +18,6 @@ func check(context.Context, Options) error { return errNoLinux }
 
 func start(context.Context, Options, live.Layout) (testbed.Session, error) { return nil, errNoLinux }
 
-func facts(context.Context) []Fact { return nil }
+func facts(context.Context) []live.Fact { return nil }
 
 func remove(context.Context, live.Entry) error { return errNoLinux }
