@@ -11,8 +11,9 @@ import (
 
 func imageCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "image",
-		Short: "Make the images that the backend kind runs on",
+		Use:     "image",
+		Short:   "Make the images that the backend kind runs on",
+		Example: "  heartbed image build",
 	}
 	cmd.AddCommand(imageBuildCommand())
 	return cmd

@@ -16,8 +16,8 @@ import (
 )
 
 // After its second cycle the shares that real callers send are those of
-// HEART's tables within three points, on nodes of unequal speed. Fifteen
-// hundred requests: chance alone makes 1.3 points.
+// HEART's tables within three points, on nodes of unequal speed. Four
+// thousand requests: chance alone makes 0.8 points.
 func TestSharesOfHeartOnRealProcesses(t *testing.T) {
 	testbedtest.Require(t, "netns", netns.Backend{}.Check(t.Context()))
 	out, journals := t.TempDir(), t.TempDir()
@@ -40,6 +40,6 @@ func TestSharesOfHeartOnRealProcesses(t *testing.T) {
 		all += s.Requests
 		uneven = uneven || math.Abs(*s.Intended-1.0/3) > 0.05
 	}
-	require.GreaterOrEqual(t, all, int64(1400))
+	require.GreaterOrEqual(t, all, int64(3800))
 	require.True(t, uneven, "the fast node gets more: %v", r.Shares)
 }
