@@ -2,8 +2,6 @@ package kind
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -48,26 +46,13 @@ type cluster struct {
 
 // newCluster opens the journal of a cluster.
 func newCluster(o Options, p testbed.Plan) (*cluster, error) {
-	var id [4]byte
-	if _, err := rand.Read(id[:]); err != nil {
-		return nil, fmt.Errorf("name the run: %w", err)
-	}
-	run := hex.EncodeToString(id[:])
-	began, err := live.StartTime(os.Getpid())
-	if err != nil {
-		return nil, fmt.Errorf("own start time: %w", err)
-	}
-	journals, err := filepath.Abs(o.journals())
-	if err != nil {
-		return nil, fmt.Errorf("find folder of journals: %w", err)
-	}
-	j, err := live.OpenJournal(journals, run, os.Getpid(), began)
+	j, run, err := live.NewRun(o.journals())
 	if err != nil {
 		return nil, err
 	}
 	return &cluster{
 		options: o, plan: p, key: clusterKey(p, o.image()), name: namePrefix + run, journal: j,
-		folder:   filepath.Join(journals, namePrefix+run),
+		folder:   filepath.Join(j.Folder(), namePrefix+run),
 		provider: kindcluster.NewProvider(kindcluster.ProviderWithDocker()),
 	}, nil
 }

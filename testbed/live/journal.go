@@ -56,6 +56,9 @@ func OpenJournal(dir, run string, pid int, started uint64) (*Journal, error) {
 	return j, nil
 }
 
+// Folder is where the journal lies, absolute for one of NewRun.
+func (j *Journal) Folder() string { return filepath.Dir(j.Path) }
+
 // Close closes the journal and undoes all that it names.
 func (j *Journal) Close(ctx context.Context, remove RemoveFunc) error {
 	err := j.file.Close()

@@ -2,8 +2,6 @@ package netns
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,27 +49,14 @@ func start(ctx context.Context, o Options, l live.Layout) (testbed.Session, erro
 
 // newSession opens the journal of a new run.
 func newSession(o Options, l live.Layout) (*session, error) {
-	var id [4]byte
-	if _, err := rand.Read(id[:]); err != nil {
-		return nil, fmt.Errorf("name the run: %w", err)
-	}
-	run := hex.EncodeToString(id[:])
-	began, err := live.StartTime(os.Getpid())
-	if err != nil {
-		return nil, fmt.Errorf("own start time: %w", err)
-	}
-	journals, err := filepath.Abs(o.journals())
-	if err != nil {
-		return nil, fmt.Errorf("find folder of journals: %w", err)
-	}
-	j, err := live.OpenJournal(journals, run, os.Getpid(), began)
+	j, run, err := live.NewRun(o.journals())
 	if err != nil {
 		return nil, err
 	}
 	s := &session{
 		Session: live.Session{Layout: l}, options: o, run: run, journal: j,
 		// Beside the journal, so that a boot empties both or neither.
-		folder: filepath.Join(journals, folderPrefix+run),
+		folder: filepath.Join(j.Folder(), folderPrefix+run),
 		bridge: namespacePrefix + run + "-switch", client: namespacePrefix + run + "-client",
 	}
 	for i := range l.Nodes {
