@@ -6,7 +6,7 @@ FORM = $(if $(or $(filter sim,$(BACKEND)),$(LONG)),,--short)
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint race pure test test-netns bench experiment reproduce report doctor clean
+.PHONY: help check format vet lint race pure test test-netns test-kind bench experiment reproduce report doctor clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -25,18 +25,24 @@ lint:
 # Packages whose tests run real processes, sockets and clocks: alone and one at
 # a time, or they would measure each other.
 LIVE = ./tc/... ./heart/xds/... ./heart/prom/... ./workloads/loadgen/... ./workloads/probe/... ./workloads/service/... ./testbed/netns/... ./cmd/workload/... ./cmd/heartbed/... ./bench/...
-PURE = $$(go list ./... | grep -v -x -F "$$(go list $(LIVE))")
+# Those that run on Kubernetes; and the experiments' own tests there.
+KIND = ./testbed/kind/... ./heart/istio/... ./cmd/heart/...
+# All but some folders.
+ALL_BUT = go list ./... | grep -v -x -F "$$(go list $(1))"
 
 race:
-	go test -race -short $(PURE)
+	go test -race -short $$($(call ALL_BUT,$(LIVE)))
 
-test: pure test-netns ## run all tests that this machine can, the live ones last and alone
+test: pure test-netns test-kind ## run all tests that this machine can, the live ones last and alone
 
 pure:
-	go test $(PURE)
+	go test $$($(call ALL_BUT,$(LIVE) $(KIND)))
 
 test-netns: ## run the tests of the live parts; as root, HEARTBED_REQUIRE=netns forbids to skip
 	go test -count=1 -p 1 $(LIVE)
+
+test-kind: ## run the tests on Kubernetes; with Docker, HEARTBED_REQUIRE=kind forbids to skip
+	go test -count=1 -p 1 -timeout 40m $(KIND)
 
 bench: ## measure speed, against LEMON where it is installed (Debian: liblemon-dev)
 	go run ./bench

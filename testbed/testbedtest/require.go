@@ -8,12 +8,16 @@ import (
 	"testing"
 )
 
-// Require lets a test go on when err is nil. An error that wraps
+// Require lets a test go on when err is nil, but not with -short: what asks for a
+// backend takes its time. An error that wraps
 // errors.ErrUnsupported skips the test with its reason, unless the environment
 // variable HEARTBED_REQUIRE lists the backend ("netns,kind"): then, as with
 // any other error, the test fails.
 func Require(t *testing.T, backend string, err error) {
 	t.Helper()
+	if testing.Short() {
+		t.Skipf("runs on %s; run without -short", backend)
+	}
 	if err == nil {
 		return
 	}

@@ -1,7 +1,7 @@
 // Package istiotest starts a Kubernetes API server, and an istiod on it, as
 // plain processes for tests: no container, no kubelet, no root. Nothing runs
 // pods there; a test writes pods and endpoints itself and serves them from its
-// own process. It imports nothing of ours.
+// own process.
 package istiotest
 
 import (
@@ -14,6 +14,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+
+	"heartbed/internal/cachedir"
 )
 
 // Version of the module istio.io/istio from which istiod is built and whose
@@ -22,22 +24,10 @@ const Version = "v0.0.0-20260827124520-eed52ebb66ad"
 
 const pilot = "istio.io/istio/pilot/cmd/pilot-discovery"
 
-// folder is the cache of long builds.
-func folder() (string, error) {
-	if dir := os.Getenv("HEARTBED_CACHE"); dir != "" {
-		return filepath.Abs(dir)
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("find the cache folder (HEARTBED_CACHE would name one): %w", err)
-	}
-	return filepath.Join(dir, "heartbed"), nil
-}
-
 // program finds a binary in the cache: the newest, where there are several. An
 // error wraps errors.ErrUnsupported and says what would build it.
 func program(pattern, build string) (string, error) {
-	cache, err := folder()
+	cache, err := cachedir.Find()
 	if err != nil {
 		return "", err
 	}
@@ -72,7 +62,7 @@ func BuildIstiod(ctx context.Context, progress io.Writer) (string, error) {
 	if at, err := istiod(); err == nil || !errors.Is(err, errors.ErrUnsupported) {
 		return at, err
 	}
-	cache, err := folder()
+	cache, err := cachedir.Find()
 	if err != nil {
 		return "", err
 	}

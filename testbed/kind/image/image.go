@@ -5,7 +5,7 @@
 // What goes in is pinned in versions.yaml. Each step of a build is kept in a
 // cache folder under the hash of all that determines it, and appears there only
 // when it is complete: an interrupted build goes on at the step it was in, and
-// a second build does nothing. The package imports nothing of ours.
+// a second build does nothing.
 package image
 
 import (
@@ -18,6 +18,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"heartbed/internal/cachedir"
 )
 
 const (
@@ -40,22 +42,10 @@ func EtcdTag() string { return Pinned().Etcd }
 
 // Options say where and how to build.
 type Options struct {
-	Cache    string    // folder of finished steps; "" = Folder()
+	Cache    string    // folder of finished steps; "" = cachedir.Find()
 	Mirror   string    // of Debian; "" = the default of mmdebstrap
 	Output   string    // file that gets the image as a docker archive, too; "" = none
 	Progress io.Writer // gets lines for people; nil = nobody
-}
-
-// Folder is the cache: HEARTBED_CACHE, or heartbed in the user's cache folder.
-func Folder() (string, error) {
-	if dir := os.Getenv("HEARTBED_CACHE"); dir != "" {
-		return filepath.Abs(dir)
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("find the cache folder (HEARTBED_CACHE would name one): %w", err)
-	}
-	return filepath.Join(dir, "heartbed"), nil
 }
 
 // builder is one build under way.
@@ -118,7 +108,7 @@ func newBuilder(ctx context.Context, o Options) (*builder, error) {
 		return nil, fmt.Errorf("build a node image on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 	}
 	if o.Cache == "" {
-		dir, err := Folder()
+		dir, err := cachedir.Find()
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"heartbed/internal/cachedir"
 )
 
 // Archive is a docker archive on disk.
@@ -21,11 +23,12 @@ type Archive struct {
 // Programs writes the image of our own programs: static binaries in its root
 // and a folder for temporary files, nothing else. The same programs give the
 // same image under the same name, and are not written twice. cache "" is
-// Folder(). The archive goes into a node with ctr or kind load, not through a
-// registry: a pod that names the image must not have the pull policy Always.
+// cachedir.Find(). The archive goes into a node with ctr or kind load, not
+// through a registry: a pod that names the image must not have the pull policy
+// Always.
 func Programs(cache string, programs ...string) (Archive, error) {
 	if cache == "" {
-		dir, err := Folder()
+		dir, err := cachedir.Find()
 		if err != nil {
 			return Archive{}, err
 		}
