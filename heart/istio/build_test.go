@@ -15,25 +15,6 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// byNode is a table of d on two nodes and of e on three.
-func byNode(weights ...[3]uint32) heart.RoutingTable {
-	rt := heart.RoutingTable{Groups: []heart.Group{
-		{Name: "d@n1", Component: "d", Node: "n1", Replicas: []string{"d-1"}},
-		{Name: "d@n2", Component: "d", Node: "n2", Replicas: []string{"d-2"}},
-		{Name: "e@n1", Component: "e", Node: "n1", Replicas: []string{"e-1"}},
-		{Name: "e@n2", Component: "e", Node: "n2", Replicas: []string{"e-2", "e-3"}},
-		{Name: "e@n3", Component: "e", Node: "n3", Replicas: []string{"e-4"}},
-	}}
-	for i, w := range weights {
-		r := heart.Route{From: rt.Groups[i].Name, To: "e", Balancer: heart.Weighted}
-		for j, g := range rt.Groups[2:] {
-			r.Shares = append(r.Shares, heart.Share{To: g.Name, Weight: w[j]})
-		}
-		rt.Routes = append(rt.Routes, r)
-	}
-	return rt
-}
-
 func allReady(string, map[string]string) bool { return true }
 
 var shop = Options{Namespace: "shop"}.withDefaults()
@@ -58,7 +39,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestObjectsOfATable(t *testing.T) {
-	table := byNode([3]uint32{3, 996, 1}, [3]uint32{0, 0, 5})
+	table := ByNode([3]uint32{3, 996, 1}, [3]uint32{0, 0, 5})
 	objects, warnings, err := build(shop, table, allReady)
 	require.NoError(t, err)
 	golden(t, "subsets.yaml", written(objects))
@@ -69,13 +50,13 @@ func TestObjectsOfATable(t *testing.T) {
 
 	o := shop
 	o.Localities = map[string]string{"n1": "r/z/n1", "n2": "r/z/n2", "n3": "r/z/n3"}
-	objects, _, err = build(o, byNode([3]uint32{1, 1, 2}, [3]uint32{0, 1, 0}), allReady)
+	objects, _, err = build(o, ByNode([3]uint32{1, 1, 2}, [3]uint32{0, 1, 0}), allReady)
 	require.NoError(t, err)
 	golden(t, "locality.yaml", written(objects))
 }
 
 func TestAGroupWithoutAReadyPodGetsNothing(t *testing.T) {
-	table := byNode([3]uint32{50, 30, 20})
+	table := ByNode([3]uint32{50, 30, 20})
 	gone := func(_ string, labels map[string]string) bool { return labels[NodeLabel] != "n1" }
 	objects, warnings, err := build(shop, table, gone)
 	require.NoError(t, err)
@@ -151,7 +132,7 @@ func TestWhatIstioCannotSay(t *testing.T) {
 			`two groups of "e" are in locality r/z`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			table, o := byNode([3]uint32{1, 1, 1}, [3]uint32{1, 2, 1}), shop
+			table, o := ByNode([3]uint32{1, 1, 1}, [3]uint32{1, 2, 1}), shop
 			c.change(&table)
 			o.Localities = c.localities
 			_, _, err := build(o, table, allReady)

@@ -210,13 +210,13 @@ func TestSharesThroughIstiod(t *testing.T) {
 	even := map[string]float64{"e-1": 25, "e-2": 25, "e-3": 25, "e-4": 25}
 	m.settles(t, time.Now(), "d-1", even)
 
-	least := table([3]uint32{1, 1, 1}, [3]uint32{1, 1, 1})
+	least := istio.ByNode([3]uint32{1, 1, 1}, [3]uint32{1, 1, 1})
 	for i := range least.Routes {
 		least.Routes[i].Balancer = heart.LeastRequest
 		least.Routes[i].Shares = []heart.Share{{To: "e", Weight: 1}}
 	}
 	least.Groups = append(slices.Clone(least.Groups[:2]), heart.Group{Name: "e", Component: "e", Replicas: []string{"e-1", "e-2", "e-3", "e-4"}})
-	single := table()
+	single := istio.ByNode()
 	single.Groups = append(slices.Clone(single.Groups[:2]),
 		heart.Group{Name: "e-2", Component: "e", Node: "n2", Replicas: []string{"e-2"}}, heart.Group{Name: "e-3", Component: "e", Node: "n2", Replicas: []string{"e-3"}})
 	for _, from := range []string{"d@n1", "d@n2"} {
@@ -228,15 +228,15 @@ func TestSharesThroughIstiod(t *testing.T) {
 		table  heart.RoutingTable
 		want   map[string]map[string]float64
 	}{
-		{"by node", router, table([3]uint32{60, 30, 10}, [3]uint32{0, 0, 7}), map[string]map[string]float64{
+		{"by node", router, istio.ByNode([3]uint32{60, 30, 10}, [3]uint32{0, 0, 7}), map[string]map[string]float64{
 			"d-1": {"e-1": 60, "e-2": 15, "e-3": 15, "e-4": 10}, "d-2": {"e-4": 100}}},
-		{"other shares", router, table([3]uint32{5, 80, 15}, [3]uint32{1, 0, 1}), map[string]map[string]float64{
+		{"other shares", router, istio.ByNode([3]uint32{5, 80, 15}, [3]uint32{1, 0, 1}), map[string]map[string]float64{
 			"d-1": {"e-1": 5, "e-2": 40, "e-3": 40, "e-4": 15}, "d-2": {"e-1": 50, "e-4": 50}}},
 		{"by replica", router, single, map[string]map[string]float64{
 			"d-1": {"e-2": 20, "e-3": 80}, "d-2": {"e-2": 20, "e-3": 80}}},
 		{"least request", router, least, map[string]map[string]float64{"d-1": even, "d-2": even}},
 		{"by locality", m.router(t, istio.Options{Localities: map[string]string{"n1": "r/z/n1", "n2": "r/z/n2", "n3": "r/z/n3"}}),
-			table([3]uint32{60, 30, 10}, [3]uint32{1, 0, 3}), map[string]map[string]float64{
+			istio.ByNode([3]uint32{60, 30, 10}, [3]uint32{1, 0, 3}), map[string]map[string]float64{
 				"d-1": {"e-1": 60, "e-2": 15, "e-3": 15, "e-4": 10}, "d-2": {"e-1": 25, "e-4": 75}}},
 	} {
 		t.Run(step.name, func(t *testing.T) {

@@ -47,23 +47,6 @@ func (s shop) router(t *testing.T, o istio.Options) *istio.Router {
 	return r
 }
 
-// table routes d's groups to those of e.
-func table(weights ...[3]uint32) heart.RoutingTable {
-	rt := heart.RoutingTable{Groups: []heart.Group{
-		{Name: "d@n1", Component: "d", Node: "n1", Replicas: []string{"d-1"}},
-		{Name: "d@n2", Component: "d", Node: "n2", Replicas: []string{"d-2"}},
-		{Name: "e@n1", Component: "e", Node: "n1", Replicas: []string{"e-1"}},
-		{Name: "e@n2", Component: "e", Node: "n2", Replicas: []string{"e-2", "e-3"}},
-		{Name: "e@n3", Component: "e", Node: "n3", Replicas: []string{"e-4"}},
-	}}
-	for i, w := range weights {
-		rt.Routes = append(rt.Routes, heart.Route{From: rt.Groups[i].Name, To: "e", Balancer: heart.Weighted, Shares: []heart.Share{
-			{To: "e@n1", Weight: w[0]}, {To: "e@n2", Weight: w[1]}, {To: "e@n3", Weight: w[2]},
-		}})
-	}
-	return rt
-}
-
 // all lists what matters in the namespace, with what tells a change.
 func (s shop) all(t *testing.T) []string {
 	var found []string
@@ -117,7 +100,7 @@ func TestRouterOnAnAPIServer(t *testing.T) {
 	c := istiotest.Start(t)
 
 	bare := newShop(t, c, "bare")
-	require.ErrorIs(t, bare.router(t, istio.Options{}).Route(t.Context(), table([3]uint32{1, 1, 1})), istio.ErrNoIstio)
+	require.ErrorIs(t, bare.router(t, istio.Options{}).Route(t.Context(), istio.ByNode([3]uint32{1, 1, 1})), istio.ErrNoIstio)
 	_, err := bare.router(t, istio.Options{}).Reset(t.Context())
 	require.NoError(t, err, "nothing to remove where there is no Istio")
 
@@ -133,7 +116,7 @@ func TestRouterOnAnAPIServer(t *testing.T) {
 func testLife(t *testing.T, s shop) {
 	r := s.router(t, istio.Options{})
 	before := s.all(t)
-	first := table([3]uint32{60, 30, 10}, [3]uint32{0, 100, 0})
+	first := istio.ByNode([3]uint32{60, 30, 10}, [3]uint32{0, 100, 0})
 	plan, err := r.Plan(t.Context(), first)
 	require.NoError(t, err)
 	require.Equal(t, []string{
@@ -149,7 +132,7 @@ func testLife(t *testing.T, s shop) {
 	require.NoError(t, r.Route(t.Context(), first))
 	require.Equal(t, inForce, s.all(t), "a table in force is not written again")
 
-	second := table([3]uint32{50, 0, 50}, [3]uint32{100, 0, 0})
+	second := istio.ByNode([3]uint32{50, 0, 50}, [3]uint32{100, 0, 0})
 	plan, err = r.Plan(t.Context(), second)
 	require.NoError(t, err)
 	require.Equal(t, []string{"update VirtualService heart-e"}, actions(plan), "the rule keeps the subset that routes in force name")
@@ -185,7 +168,7 @@ func testLife(t *testing.T, s shop) {
 // testOwners: what others own stops a table before anything is written.
 func testOwners(t *testing.T, s shop) {
 	r := s.router(t, istio.Options{})
-	rt := table([3]uint32{1, 1, 1})
+	rt := istio.ByNode([3]uint32{1, 1, 1})
 	for i, c := range []struct {
 		resource schema.GroupVersionResource
 		kind     string
@@ -224,13 +207,13 @@ func testOwners(t *testing.T, s shop) {
 // somebody gives them up.
 func testEdited(t *testing.T, s shop) {
 	r := s.router(t, istio.Options{})
-	require.NoError(t, r.Route(t.Context(), table([3]uint32{1, 1, 1})))
+	require.NoError(t, r.Route(t.Context(), istio.ByNode([3]uint32{1, 1, 1})))
 	u := s.get(t, virtualServices, "heart-e")
 	require.NoError(t, unstructured.SetNestedSlice(u.Object, []any{}, "spec", "http"))
 	_, err := s.client.Resource(virtualServices).Namespace(s.namespace).Update(t.Context(), u, metav1.UpdateOptions{FieldManager: "kubectl-edit"})
 	require.NoError(t, err)
 	before := s.all(t)
-	err = r.Route(t.Context(), table([3]uint32{1, 1, 2}))
+	err = r.Route(t.Context(), istio.ByNode([3]uint32{1, 1, 2}))
 	require.ErrorContains(t, err, "update VirtualService heart-e (dry run)")
 	require.ErrorContains(t, err, `conflict with "kubectl-edit"`)
 	require.Equal(t, before, s.all(t))
@@ -239,7 +222,7 @@ func testEdited(t *testing.T, s shop) {
 // testRefused: what the API server refuses of one component keeps the others
 // from changing, too.
 func testRefused(t *testing.T, s shop) {
-	rt := table([3]uint32{1, 1, 1})
+	rt := istio.ByNode([3]uint32{1, 1, 1})
 	rt.Routes = append(rt.Routes, heart.Route{From: "e@n1", To: "d", Balancer: heart.Weighted, Shares: []heart.Share{{To: "d@n1", Weight: 1}}})
 	before := s.all(t)
 	err := s.router(t, istio.Options{Services: map[string]string{"d": "not_a_name"}}).Route(t.Context(), rt)
@@ -253,7 +236,7 @@ func testRefused(t *testing.T, s shop) {
 
 // testLocality goes from subsets to locality distribution and back.
 func testLocality(t *testing.T, s shop) {
-	rt := table([3]uint32{1, 1, 2}, [3]uint32{0, 1, 0})
+	rt := istio.ByNode([3]uint32{1, 1, 2}, [3]uint32{0, 1, 0})
 	require.NoError(t, s.router(t, istio.Options{}).Route(t.Context(), rt))
 	local := s.router(t, istio.Options{Localities: map[string]string{"n1": "r/z/1", "n2": "r/z/2", "n3": "r/z/3"}})
 	require.NoError(t, local.Route(t.Context(), rt))
@@ -268,12 +251,12 @@ func testLocality(t *testing.T, s shop) {
 // the same router goes on.
 func testRestart(t *testing.T, s shop) {
 	r := s.router(t, istio.Options{})
-	require.NoError(t, r.Route(t.Context(), table([3]uint32{1, 1, 1})))
+	require.NoError(t, r.Route(t.Context(), istio.ByNode([3]uint32{1, 1, 1})))
 	before := s.all(t)
 	s.StopServer()
-	require.ErrorContains(t, r.Route(t.Context(), table([3]uint32{1, 1, 2})), "list virtualservices")
+	require.ErrorContains(t, r.Route(t.Context(), istio.ByNode([3]uint32{1, 1, 2})), "list virtualservices")
 	s.StartServer(t)
 	require.Equal(t, before, s.all(t))
-	require.NoError(t, r.Route(t.Context(), table([3]uint32{1, 1, 2})))
+	require.NoError(t, r.Route(t.Context(), istio.ByNode([3]uint32{1, 1, 2})))
 	require.NotEqual(t, before, s.all(t))
 }
