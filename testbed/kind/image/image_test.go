@@ -322,7 +322,8 @@ func TestPruneKeepsWhatIsInUse(t *testing.T) {
 	}
 }
 
-// Our own programs, as an image: static ones only, the same bytes each time.
+// Programs of this machine, as an image: the same bytes each time, and a dynamic
+// one runs in it.
 func TestPrograms(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "main.go")
@@ -363,15 +364,17 @@ func TestPrograms(t *testing.T) {
 		require.Equal(t, want.name, h.Name)
 		require.Equal(t, want.mode, h.Mode)
 	}
-	_, err = Programs(cache, "/bin/sh")
-	require.ErrorContains(t, err, "CGO_ENABLED=0")
 	_, err = Programs(cache, source)
 	require.ErrorContains(t, err, "main.go")
 
 	testbedtest.Require(t, "kind", Check(t.Context()))
-	require.NoError(t, loadImage(t.Context(), two.Name, img))
-	t.Cleanup(func() { _ = exec.Command("docker", "image", "rm", two.Name).Run() })
-	said, err := exec.CommandContext(t.Context(), "docker", "run", "--rm", "--network=none", two.Name, "/hello").CombinedOutput()
-	require.NoError(t, err, "%s", said)
+	dynamic, err := Programs(cache, hello, "/bin/sh")
+	require.NoError(t, err)
+	img, err = tarball.ImageFromPath(dynamic.File, nil)
+	require.NoError(t, err)
+	require.NoError(t, loadImage(t.Context(), dynamic.Name, img))
+	t.Cleanup(func() { _ = exec.Command("docker", "image", "rm", dynamic.Name).Run() })
+	said, err := exec.CommandContext(t.Context(), "docker", "run", "--rm", "--network=none", dynamic.Name, "/sh", "-c", "/hello; exit 3").CombinedOutput()
+	require.ErrorContains(t, err, "3")
 	require.Equal(t, "hello\n", string(said))
 }

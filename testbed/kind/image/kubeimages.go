@@ -90,9 +90,9 @@ func writeKubeImages(archive, dir string, v Versions, at map[string]string, root
 // tablesEntries are the programs with which kube-proxy writes its rules, out
 // of a Debian, and the libraries that they load.
 func tablesEntries(root string) ([]entry, error) {
-	entries := []entry{link("bin", "usr/bin"), link("sbin", "usr/sbin"), link("lib", "usr/lib"), link("lib64", "usr/lib64"), folder("usr/bin"), folder("run")}
+	entries := []entry{link("bin", "usr/bin"), link("sbin", "usr/sbin"), folder("usr/bin"), folder("run")}
 	programs := []string{"usr/sbin/nft", "usr/sbin/xtables-nft-multi", "usr/sbin/xtables-legacy-multi", "usr/sbin/conntrack"}
-	libraries := path.Join("usr/lib", triples[runtime.GOARCH])
+	libraries := libraryDir()
 	plugins, err := fs.Glob(os.DirFS(root), libraries+"/xtables/*.so")
 	if err != nil || len(plugins) == 0 {
 		return nil, errors.Join(err, fmt.Errorf("no plugins of iptables in %s", libraries))
@@ -123,6 +123,13 @@ func tablesEntries(root string) ([]entry, error) {
 			return nil, err
 		}
 	}
+	needed, err := libraryEntries(root, loaded)
+	return append(entries, needed...), err
+}
+
+// libraryEntries are shared libraries of a root and where programs look for them.
+func libraryEntries(root string, loaded map[string]bool) ([]entry, error) {
+	entries := []entry{link("lib", "usr/lib"), link("lib64", "usr/lib64")}
 	for _, lib := range slices.Sorted(maps.Keys(loaded)) {
 		file, err := inRoot(root, lib)
 		if err != nil {
@@ -132,6 +139,9 @@ func tablesEntries(root string) ([]entry, error) {
 	}
 	return entries, nil
 }
+
+// libraryDir is where Debian keeps the shared libraries.
+func libraryDir() string { return path.Join("usr/lib", triples[runtime.GOARCH]) }
 
 // triples are the names that Debian gives its library folders.
 var triples = map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,12 +19,12 @@ type Archive struct {
 	File string
 }
 
-// Programs writes the image of our own programs: static binaries in its root
-// and a folder for temporary files, nothing else. The same programs give the
-// same image under the same name, and are not written twice. cache "" is
-// cachedir.Find(). The archive goes into a node with ctr or kind load, not
-// through a registry: a pod that names the image must not have the pull policy
-// Always.
+// Programs writes an image of programs of this machine, ours or Debian's: they
+// are in its root, with the libraries they load and a folder for temporary
+// files, nothing else. The same programs give the same image under the same
+// name, and are not written twice. cache "" is cachedir.Find(). The archive goes
+// into a node with ctr or kind load, not through a registry: a pod that names
+// the image must not have the pull policy Always.
 func Programs(cache string, programs ...string) (Archive, error) {
 	if cache == "" {
 		dir, err := cachedir.Find()
@@ -40,12 +39,13 @@ func Programs(cache string, programs ...string) (Archive, error) {
 	}
 	entries := []entry{{name: "tmp", mode: fs.ModeDir | fs.ModeSticky | 0o777}}
 	for _, p := range programs {
-		if err := checkStatic(p); err != nil {
-			return Archive{}, err
-		}
 		entries = append(entries, binary(filepath.Base(p), p))
 	}
-	entries, err := withParents(entries, nil)
+	libraries, err := librariesOf(programs)
+	if err != nil {
+		return Archive{}, err
+	}
+	entries, err = withParents(append(entries, libraries...), nil)
 	if err != nil {
 		return Archive{}, err
 	}
@@ -79,22 +79,23 @@ func Programs(cache string, programs ...string) (Archive, error) {
 	return a, pruneOld(dir)
 }
 
-// checkStatic refuses a program that would not start in an image without
-// libraries.
-func checkStatic(file string) error {
-	f, err := elf.Open(file)
-	if err != nil {
-		return fmt.Errorf("read program %s: %w", file, err)
+// librariesOf are the shared libraries that programs of this machine load; none
+// for static ones, as ours are.
+func librariesOf(programs []string) ([]entry, error) {
+	loaded := map[string]bool{}
+	for _, p := range programs {
+		at, err := filepath.Abs(p)
+		if err != nil {
+			return nil, err
+		}
+		if err := loads("/", at, libraryDir(), loaded); err != nil {
+			return nil, fmt.Errorf("program %s: %w", p, err)
+		}
 	}
-	defer f.Close()
-	loader, err := interpreter(f)
-	if err != nil {
-		return fmt.Errorf("read program %s: %w", file, err)
+	if len(loaded) == 0 {
+		return nil, nil
 	}
-	if loader != "" {
-		return fmt.Errorf("program %s needs %s and the image has no libraries: build it with CGO_ENABLED=0", file, loader)
-	}
-	return nil
+	return libraryEntries("/", loaded)
 }
 
 // keepPrograms is how many images of programs the cache keeps.
