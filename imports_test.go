@@ -43,7 +43,8 @@ var arrows = map[string][]string{
 	"testbed/sim":                   {"heart", "workloads", "testbed"},
 	"testbed/live":                  {"heart", "heart/xds", "tc", "workloads", "workloads/service", "workloads/loadgen", "testbed"},
 	"testbed/netns":                 {"heart", "heart/xds", "tc", "workloads/service", "testbed", "testbed/live"},
-	"testbed/kind":                  {"heart/xds", "tc", "workloads/service", "testbed", "testbed/kind/image", "testbed/live"},
+	"testbed/kube":                  {"heart/xds", "workloads/service", "testbed", "testbed/live"},
+	"testbed/kind":                  {"tc", "testbed", "testbed/kind/image", "testbed/kube", "testbed/live"},
 	"testbed/kind/image":            {"internal/cachedir"},
 	"testbed/testbedtest":           {"heart", "workloads", "testbed"},
 	"experiments":                   {"heart", "heart/policy", "heart/placement", "workloads", "testbed"},
@@ -57,7 +58,7 @@ var arrows = map[string][]string{
 
 // testArrows are what the tests of a folder may import besides.
 var testArrows = map[string][]string{
-	"heart/istio":        {"heart/istio/istiotest", "testbed/testbedtest", "workloads", "workloads/service"},
+	"heart/istio":        {"heart/istio/istiotest", "heart/xds", "testbed/testbedtest", "workloads", "workloads/service"},
 	"cmd/heart":          {"heart/istio/istiotest", "testbed/testbedtest"},
 	"heart/policy":       {"heart/placement"},
 	"heart/prom":         {"testbed/testbedtest", "workloads", "workloads/service", "workloads/probe"},

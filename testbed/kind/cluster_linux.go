@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
 
 	"heartbed/testbed"
+	"heartbed/testbed/kube"
 	"heartbed/testbed/live"
 )
 
@@ -172,7 +173,7 @@ func (c *cluster) awaitNodes(ctx context.Context) error {
 	for {
 		nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err == nil {
-			if waiting = notReady(nodes.Items); len(waiting) == 0 && len(nodes.Items) == len(c.workers)+1 {
+			if waiting = kube.NotReady(nodes.Items); len(waiting) == 0 && len(nodes.Items) == len(c.workers)+1 {
 				return nil
 			}
 		}
@@ -180,19 +181,6 @@ func (c *cluster) awaitNodes(ctx context.Context) error {
 			return errors.Join(fmt.Errorf("not ready: %s: %w", strings.Join(waiting, ", "), pauseErr), err)
 		}
 	}
-}
-
-func notReady(nodes []corev1.Node) (names []string) {
-	for _, n := range nodes {
-		ready := false
-		for _, condition := range n.Status.Conditions {
-			ready = ready || condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
-		}
-		if !ready {
-			names = append(names, n.Name)
-		}
-	}
-	return names
 }
 
 // routeToPods lets the controller's container reach the pods of each node.

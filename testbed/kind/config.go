@@ -12,8 +12,12 @@ import (
 	"heartbed/testbed/kind/image"
 )
 
-// NodeLabel is the label of a Kubernetes node that holds its name in the plan.
-const NodeLabel = "heartbed/node"
+const (
+	// Namespace is where the workloads are.
+	Namespace = "heartbed"
+	// NodeLabel is the label of a Kubernetes node that holds its name in the plan.
+	NodeLabel = "heartbed/node"
+)
 
 // clusterConfig describes a control plane and one worker for each node of the
 // plan to kind. machine is how many cores the host has.

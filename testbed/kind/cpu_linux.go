@@ -78,7 +78,7 @@ func (s *session) limitNodes(context.Context) error {
 // on the host.
 func (s *session) findProcesses(context.Context) error {
 	for k, r := range s.Layout.Replicas {
-		pod := s.pods[k]
+		pod := s.workloads.Pods[k]
 		root, err := rootGroup(s.cluster.workers[r.On].pid)
 		if err != nil {
 			return err

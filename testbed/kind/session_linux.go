@@ -7,16 +7,17 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apply "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"heartbed/tc"
 	"heartbed/testbed"
 	"heartbed/testbed/kind/image"
+	"heartbed/testbed/kube"
 	"heartbed/testbed/live"
 )
 
@@ -26,9 +27,10 @@ type session struct {
 	cluster *cluster
 	image   image.Archive
 	program string // its name in the image
-	pods    []corev1.Pod
-	pids    []int // of the replicas, on the host
+	pids    []int  // of the replicas, on the host
 	closed  bool
+
+	workloads kube.Workloads
 }
 
 // start stands a plan up on the kept cluster, or on a new one.
@@ -58,7 +60,7 @@ func (b *Backend) start(ctx context.Context, p testbed.Plan) (testbed.Session, e
 		return nil, errors.Join(err, s.Close())
 	}
 	s.Notes = append(s.Notes, fmt.Sprintf("set-up: %d nodes and %d pods stood after %.1f s, of which to %s %.1f s",
-		len(s.Layout.Nodes), len(s.pods), time.Since(began).Seconds(), slow.name, slow.took.Seconds()))
+		len(s.Layout.Nodes), len(s.workloads.Pods), time.Since(began).Seconds(), slow.name, slow.took.Seconds()))
 	return s, nil
 }
 
@@ -149,125 +151,28 @@ func (s *session) loadProgram(ctx context.Context) error {
 
 // removePods removes all pods of ours at once and waits until they are gone.
 func (s *session) removePods(ctx context.Context) error {
-	pods := s.cluster.client.CoreV1().Pods(Namespace)
-	now := int64(0)
-	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}); err != nil {
-		return err
-	}
-	for {
-		left, err := pods.List(ctx, metav1.ListOptions{})
-		if err != nil || len(left.Items) == 0 {
-			return err
-		}
-		if err := live.Pause(ctx, 100*time.Millisecond); err != nil {
-			return fmt.Errorf("%d pods are still there: %w", len(left.Items), err)
-		}
-	}
+	return kube.RemovePods(ctx, s.cluster.client, Namespace, "")
 }
 
-// createWorkloads applies the Services, and then the pods with the Services'
-// addresses in their configuration.
 func (s *session) createWorkloads(ctx context.Context) error {
-	core := s.cluster.client.CoreV1()
-	if _, err := core.Namespaces().Apply(ctx, apply.Namespace(Namespace), applied); err != nil {
+	if _, err := s.cluster.client.CoreV1().Namespaces().Apply(ctx, apply.Namespace(Namespace), kube.Applied); err != nil {
 		return err
 	}
-	services := map[string]string{}
-	for _, c := range s.Layout.Plan.App.Components {
-		made, err := core.Services(Namespace).Apply(ctx, serviceOf(s.Layout, c.Name), applied)
-		if err != nil {
-			return fmt.Errorf("service of component %s: %w", c.Name, err)
-		}
-		services[c.Name] = fmt.Sprintf("%s:%d", made.Spec.ClusterIP, live.GRPCPort)
+	s.workloads = kube.Workloads{
+		Client: s.cluster.client, Namespace: Namespace, Layout: &s.Layout,
+		Image: s.image.Name, Pull: corev1.PullNever, Program: "/" + s.program,
+		XDS: netip.AddrPortFrom(s.cluster.beside.addr, live.XDSPort),
 	}
-	controller := netip.AddrPortFrom(s.cluster.beside.addr, live.XDSPort)
-	for k, r := range s.Layout.Replicas {
-		config, err := configOf(s.Layout, k, services)
-		if err != nil {
-			return err
-		}
-		if _, err := core.ConfigMaps(Namespace).Apply(ctx, config, applied); err != nil {
-			return fmt.Errorf("configuration of replica %s: %w", r.Name, err)
-		}
-		pod, err := podOf(s.Layout, k, s.image.Name, s.program, controller)
-		if err != nil {
-			return err
-		}
-		if _, err := core.Pods(Namespace).Apply(ctx, pod, applied); err != nil {
-			return fmt.Errorf("pod of replica %s: %w", r.Name, err)
-		}
+	for _, n := range s.Layout.Nodes {
+		s.workloads.Hosts = append(s.workloads.Hosts, kube.Host{Label: NodeLabel, Value: n.Name, CPUs: runtime.NumCPU(), Requests: n.Cores})
 	}
-	return nil
+	return s.workloads.Create(ctx)
 }
 
-// awaitPods waits until all pods run, and notes their addresses. They are not
-// asked to be ready: AwaitReplicas asks them itself, and Services are needed
-// only once requests come.
+// awaitPods waits until all pods are ready.
 func (s *session) awaitPods(ctx context.Context) error {
-	byName := map[string]int{}
-	for k := range s.Layout.Replicas {
-		byName[objectName(s.Layout, k)] = k
-	}
-	for {
-		list, err := s.cluster.client.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		s.pods = make([]corev1.Pod, len(s.Layout.Replicas))
-		var waiting []string
-		for _, pod := range list.Items {
-			k, ours := byName[pod.Name]
-			if !ours {
-				continue
-			}
-			s.pods[k] = pod
-			if !isReady(pod) {
-				waiting = append(waiting, podState(pod))
-			}
-		}
-		if len(waiting) == 0 && len(list.Items) >= len(s.pods) {
-			return s.noteAddresses()
-		}
-		if err := live.Pause(ctx, 100*time.Millisecond); err != nil {
-			return fmt.Errorf("%s: %w", strings.Join(waiting, "; "), err)
-		}
-	}
-}
-
-func isReady(pod corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-// podState says why a pod is not ready.
-func podState(pod corev1.Pod) string {
-	said := []string{"pod " + pod.Name + " is " + string(pod.Status.Phase)}
-	for _, c := range pod.Status.Conditions {
-		if c.Status != corev1.ConditionTrue && c.Message != "" {
-			said = append(said, c.Message)
-		}
-	}
-	for _, c := range pod.Status.ContainerStatuses {
-		if w := c.State.Waiting; w != nil {
-			said = append(said, strings.TrimSpace(w.Reason+" "+w.Message))
-		}
-	}
-	return strings.Join(said, ", ")
-}
-
-func (s *session) noteAddresses() error {
-	for k := range s.pods {
-		addr, err := netip.ParseAddr(s.pods[k].Status.PodIP)
-		if err != nil {
-			return fmt.Errorf("pod %s: address: %w", s.pods[k].Name, err)
-		}
-		r := &s.Layout.Replicas[k]
-		r.Addr = addr
-		s.Layout.Nodes[r.On].Addrs = append(s.Layout.Nodes[r.On].Addrs, addr)
+	if err := s.workloads.Await(ctx); err != nil {
+		return err
 	}
 	s.Scraper = live.NewScraper(s.Layout.Replicas, s.Layout.Plan.Control, live.DialIn(s.cluster.beside.namespace()))
 	return nil
@@ -348,7 +253,7 @@ func (s *session) serveXDS(context.Context) error {
 // Run offers the plan's load in real time. It can run once. A pod whose
 // container ends meanwhile ends the run with an error that says how.
 func (s *session) Run(ctx context.Context, step func(context.Context) error) (testbed.Measurement, error) {
-	return s.Play(ctx, step, func(report func(error)) func() { return s.watch(ctx, report) })
+	return s.Play(ctx, step, func(report func(error)) func() { return kube.Watch(ctx, s.cluster.client, s.workloads.Pods, report) })
 }
 
 // Close removes the pods and stops what shapes; the cluster stays. Closing

@@ -1,4 +1,4 @@
-package kind
+package kube
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"heartbed/testbed/live"
 )
@@ -16,17 +17,18 @@ import (
 // memory.
 const watchEvery = time.Second
 
-// watch reports the first container that has ended since the pods were ready.
-func (s *session) watch(ctx context.Context, report func(error)) (unwatch func()) {
+// Watch reports the first container of pods, as they were when they were
+// ready, that has ended since. See live.WatchFunc.
+func Watch(ctx context.Context, client kubernetes.Interface, pods []corev1.Pod, report func(error)) (unwatch func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
 		for live.Pause(ctx, watchEvery) == nil {
-			list, err := s.cluster.client.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+			list, err := client.CoreV1().Pods(pods[0].Namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 			if err != nil {
 				continue // the API server may be away; pods go on without it
 			}
-			if err := s.ended(list.Items); err != nil {
+			if err := ended(pods, list.Items); err != nil {
 				report(err)
 				return
 			}
@@ -39,12 +41,12 @@ func (s *session) watch(ctx context.Context, report func(error)) (unwatch func()
 }
 
 // ended names the first container that is not the one that was ready.
-func (s *session) ended(now []corev1.Pod) error {
+func ended(ready, now []corev1.Pod) error {
 	byName := map[string]corev1.Pod{}
 	for _, pod := range now {
 		byName[pod.Name] = pod
 	}
-	for _, was := range s.pods {
+	for _, was := range ready {
 		is, there := byName[was.Name]
 		if !there || is.UID != was.UID {
 			return fmt.Errorf("pod %s was deleted", was.Name)
