@@ -134,19 +134,20 @@ func Deviate(measured, simulated []Cell, origin string) []Deviations {
 }
 
 // SideBySide compares what is nearer to a real cluster with what is further:
-// measured cells with modelled ones, emulated with simulated ones of the same
-// scale, and the measured medians of the ICSOC experiment that ship with the
-// program with their model; those held out of the calibration are judged apart.
+// measured cells with modelled ones, those of an emulating backend with those of
+// every backend before it in backendOrder at the same scale, and the measured
+// medians of the ICSOC experiment that ship with the program with their model;
+// those held out of the calibration are judged apart.
 func SideBySide(cells []Cell) ([]Deviations, error) {
 	bySource := map[Source][]Cell{}
-	scales := map[string]map[Source][]Cell{}
+	scales := map[string]map[string][]Cell{} // by scale and backend
 	for _, c := range cells {
 		bySource[c.Source] = append(bySource[c.Source], c)
-		_, scale, _ := strings.Cut(c.Backend, scaleMark)
+		backend, scale, _ := strings.Cut(c.Backend, scaleMark)
 		if scales[scale] == nil {
-			scales[scale] = map[Source][]Cell{}
+			scales[scale] = map[string][]Cell{}
 		}
-		scales[scale][c.Source] = append(scales[scale][c.Source], c)
+		scales[scale][backend] = append(scales[scale][backend], c)
 	}
 	ref, err := ICSOCA()
 	if err != nil {
@@ -155,7 +156,14 @@ func SideBySide(cells []Cell) ([]Deviations, error) {
 	modelled := slices.Concat(bySource[Simulated], bySource[Emulated])
 	all := Deviate(bySource[Measured], modelled, "the measured runs in this report")
 	for _, scale := range slices.Sorted(maps.Keys(scales)) {
-		all = append(all, Deviate(scales[scale][Emulated], scales[scale][Simulated], "the emulated runs in this report")...)
+		var further []Cell
+		for _, backend := range backendOrder {
+			here := scales[scale][backend]
+			if SourceOf(backend) == Emulated {
+				all = append(all, Deviate(here, further, "the runs on "+backend+" in this report")...)
+			}
+			further = append(further, here...)
+		}
 	}
 	all = append(all, Deviate(ref.cells(true), modelled, ref.Source)...)
 	return append(all, Deviate(ref.cells(false), modelled, ref.Source+", held out of the calibration")...), nil

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -81,13 +82,20 @@ func TestEmulatedBesideSimulated(t *testing.T) {
 			LatencyMs: &experiments.Latency{Mean: p99 / 2, P50: p99 / 2, P90: p99 / 1.5, P99: p99},
 		}
 	}
-	set := Set{Results: []experiments.Result{one("sim", 0, 100), one("sim", 4, 300), one("netns", 4, 400)}}
+	set := Set{Results: []experiments.Result{one("sim", 0, 100), one("sim", 4, 300), one("netns", 4, 400), one("kind", 4, 600), one("kind", 0, 50)}}
 	cells := set.Cells()
-	require.Len(t, cells, 3)
+	require.Len(t, cells, 5)
 	found, err := SideBySide(cells)
 	require.NoError(t, err)
-	require.Len(t, found, 1)
-	require.Equal(t, Emulated, found[0].Nearer)
-	require.Equal(t, "sim÷4", found[0].Backend)
-	require.InDelta(t, -25, found[0].Cells[0].Values[3].Pct, 1e-9)
+	var pairs []string
+	for _, d := range found {
+		require.Equal(t, Emulated, d.Nearer)
+		pairs = append(pairs, fmt.Sprintf("%s, %s %.0f %%", d.Measured, d.Backend, d.Cells[0].Values[3].Pct))
+	}
+	require.Equal(t, []string{
+		"the runs on kind in this report, sim 100 %",
+		"the runs on netns in this report, sim÷4 -25 %",
+		"the runs on kind in this report, sim÷4 -50 %",
+		"the runs on kind in this report, netns÷4 -33 %",
+	}, pairs)
 }
