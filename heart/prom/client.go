@@ -21,6 +21,7 @@ import (
 // client asks Prometheus and says in its errors what was asked where, and what
 // may help.
 type client struct {
+	config  api.Config
 	api     v1.API
 	address string // without a password
 	timeout time.Duration
@@ -28,6 +29,7 @@ type client struct {
 
 func newClient(c Config) (*client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DisableCompression = true // it costs both sides more CPU time than all else
 	if c.CAFile != "" {
 		pem, err := os.ReadFile(c.CAFile)
 		if err != nil {
@@ -43,19 +45,36 @@ func newClient(c Config) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("address: %w", err)
 	}
-	a, err := api.NewClient(api.Config{Address: c.Address, RoundTripper: &wire{next: transport, tokenFile: c.BearerTokenFile, limit: c.MaxBytes}})
+	config := api.Config{Address: c.Address, RoundTripper: &wire{next: transport, tokenFile: c.BearerTokenFile, limit: c.MaxBytes}}
+	a, err := api.NewClient(config)
 	if err != nil {
 		return nil, fmt.Errorf("address: %w", err)
 	}
-	return &client{api: v1.NewAPI(a), address: u.Redacted(), timeout: time.Duration(c.Timeout)}, nil
+	return &client{config: config, api: v1.NewAPI(a), address: u.Redacted(), timeout: time.Duration(c.Timeout)}, nil
 }
 
 // ask evaluates a query at a time of Prometheus's clock; the zero time = its
 // now. Warnings name the query.
 func (c *client) ask(ctx context.Context, query string, at time.Time) (model.Value, []string, error) {
+	return c.query(ctx, c.api, query, at)
+}
+
+// stream is ask for a matrix: its series are taken one by one as they arrive,
+// and the value that is left has none.
+func (c *client) stream(ctx context.Context, query string, at time.Time, take func(series)) (model.Value, []string, error) {
+	config := c.config
+	config.RoundTripper = &sieve{next: config.RoundTripper, take: take}
+	a, err := api.NewClient(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("address: %w", err)
+	}
+	return c.query(ctx, v1.NewAPI(a), query, at)
+}
+
+func (c *client) query(ctx context.Context, api v1.API, query string, at time.Time) (model.Value, []string, error) {
 	// The server gives up, too; its parser knows no fractions of a second.
 	limit := v1.WithTimeout((c.timeout + time.Second - 1).Truncate(time.Second))
-	value, warnings, infos, err := c.api.Query(ctx, query, at, limit)
+	value, warnings, infos, err := api.Query(ctx, query, at, limit)
 	var told []string
 	for _, w := range append(warnings, infos...) {
 		told = append(told, fmt.Sprintf("prometheus, query %s: %s", query, w))

@@ -35,7 +35,7 @@ func TestBetween(t *testing.T) {
 func TestTogetherCountsWhatHappened(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		callers := rapid.IntRange(1, 4).Draw(t, "callers")
-		cpu := counter{key: "cpu", cpu: true}
+		cpu := counter{subject: &subject{key: "cpu", cpu: true}}
 		requests := make([]counter, callers)
 		value, want := make([]float64, callers), make([]float64, callers)
 		used, wantCPU := 0.0, 0.0
@@ -67,7 +67,7 @@ func TestTogetherCountsWhatHappened(t *testing.T) {
 		}
 		all := []counter{cpu}
 		for c := range requests {
-			requests[c].key, requests[c].caller = fmt.Sprint(c), fmt.Sprint(c)
+			requests[c].subject = &subject{key: fmt.Sprint(c), caller: fmt.Sprint(c)}
 			all = append(all, requests[c])
 		}
 		got := map[string]float64{}
@@ -83,24 +83,27 @@ func TestTogetherCountsWhatHappened(t *testing.T) {
 }
 
 func TestApart(t *testing.T) {
-	one := counter{key: "app", cpu: true, points: points(10, 11, 2, 3)}
+	one := counter{subject: &subject{key: "app", cpu: true}, points: points(10, 11, 2, 3)}
 	require.Equal(t, []grown{{cpu: true, amount: 4, seen: span{0, 3000}}}, apart([]counter{one}, always))
-	require.Empty(t, apart([]counter{{key: "app", points: points(5)}}, always), "seen once is not observed")
+	require.Empty(t, apart([]counter{{subject: &subject{key: "app"}, points: points(5)}}, always), "seen once is not observed")
 
 	// Two containers, read at other times: neither counts from zero.
-	late := counter{key: "sidecar", cpu: true, points: points(0, 0, 70, 71)[2:]}
+	late := counter{subject: &subject{key: "sidecar", cpu: true}, points: points(0, 0, 70, 71)[2:]}
 	require.Equal(t, []grown{
 		{cpu: true, amount: 4, seen: span{0, 3000}}, {cpu: true, amount: 1, seen: span{2000, 3000}},
 	}, apart([]counter{one, late}, always))
 
-	spoilt := counter{key: "app", points: points(1, -1, 5)}
+	spoilt := counter{subject: &subject{key: "app"}, points: points(1, -1, 5)}
 	require.Equal(t, 4.0, apart([]counter{spoilt}, always)[0].amount)
 	require.Len(t, spoilt.points, 3, "the samples are left as they are")
 }
 
 func TestDuplicate(t *testing.T) {
 	in := func(key, instance, id string, from, n int) counter {
-		return counter{key: key, labels: model.Metric{"instance": model.LabelValue(instance), "id": model.LabelValue(id)}, points: points(make([]float64, from+n)...)[from:]}
+		return counter{
+			subject: &subject{key: key}, from: &origin{labels: labels{{"id", id}, {"instance", instance}}, target: instance},
+			points: points(make([]float64, from+n)...)[from:],
+		}
 	}
 	for name, c := range map[string]struct {
 		counters []counter

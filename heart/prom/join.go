@@ -1,14 +1,12 @@
 package prom
 
-import "github.com/prometheus/common/model"
-
 // join finds out which replica or node of the topology a series is of, by the
 // value of one label, and keeps count of series that are of none.
 type join struct {
 	round *round
 	source
 	what    string // replica or node
-	label   model.LabelName
+	label   string
 	names   map[string]bool
 	wanted  string // one of the names, for messages
 	found   int
@@ -18,7 +16,7 @@ type join struct {
 
 // join prepares a join by a label.
 func (r *round) join(s source, what, label string) *join {
-	j := &join{round: r, source: s, what: what, label: model.LabelName(label), names: map[string]bool{}}
+	j := &join{round: r, source: s, what: what, label: label, names: map[string]bool{}}
 	if what == "replica" {
 		for _, replica := range r.topology.Replicas {
 			j.names[replica.Name] = true
@@ -34,8 +32,8 @@ func (r *round) join(s source, what, label string) *join {
 }
 
 // name is the value of the label if the topology has it.
-func (j *join) name(m model.Metric) (string, bool) {
-	value := string(m[j.label])
+func (j *join) name(l labels) (string, bool) {
+	value := l.get(j.label)
 	switch {
 	case value == "":
 		j.without++

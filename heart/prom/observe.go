@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -107,12 +106,9 @@ func (r *round) warn(format string, args ...any) {
 	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
 }
 
+// ask evaluates a query at a time of Prometheus's clock.
 func (r *round) ask(ctx context.Context, query string, at model.Time) (model.Value, error) {
-	var when time.Time
-	if at != 0 {
-		when = at.Time()
-	}
-	value, warnings, err := r.client.ask(ctx, query, when)
+	value, warnings, err := r.client.ask(ctx, query, at.Time())
 	r.warnings = append(r.warnings, warnings...)
 	return value, err
 }
@@ -124,7 +120,8 @@ const maxSkew = time.Second
 // clock takes Prometheus's time: all ages count from it, since samples have it.
 func (r *round) clock(ctx context.Context) error {
 	asked := r.now()
-	value, err := r.ask(ctx, "time()", 0)
+	value, warnings, err := r.client.ask(ctx, "time()", time.Time{})
+	r.warnings = append(r.warnings, warnings...)
 	if err != nil {
 		return err
 	}
@@ -173,7 +170,7 @@ func (r *round) measure(ctx context.Context) (map[string][]grown, error) {
 	if r.requests.mayBeSilent {
 		both := map[string][]counter{}
 		for replica, counters := range cpu {
-			both[replica] = slices.Concat(counters, requests[replica])
+			both[replica] = append(requests[replica], counters...)
 		}
 		return r.grow(r.cpu, both, "cpu and requests"), nil
 	}

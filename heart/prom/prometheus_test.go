@@ -81,7 +81,7 @@ func (e *exporter) hold(page string) {
 
 // wait returns when the exporter has been scraped n times since play or hold,
 // and Prometheus has stored what it got.
-func (e *exporter) wait(t *testing.T, n int) {
+func (e *exporter) wait(t testing.TB, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(every / 4) {
 		if e.scrapes() > n { // the one after the last
@@ -111,8 +111,9 @@ type server struct {
 }
 
 // launch starts Prometheus on a folder and waits until it is ready. Each of
-// the exporters is a target; more is added to its config.
-func launch(dir string, exporters []*exporter, more string) (*server, error) {
+// the exporters is a target that is scraped so often; more is added to its
+// config.
+func launch(dir string, exporters []*exporter, every time.Duration, more string) (*server, error) {
 	program, err := exec.LookPath("prometheus")
 	if err != nil {
 		return nil, fmt.Errorf("%w: no prometheus in PATH (apt-get install prometheus): %w", errors.ErrUnsupported, err)
@@ -173,7 +174,7 @@ func start(t *testing.T, more string) *server {
 	e := newExporter()
 	e.test = t.Name()
 	t.Cleanup(e.Close)
-	s, err := launch(t.TempDir(), []*exporter{e}, more)
+	s, err := launch(t.TempDir(), []*exporter{e}, every, more)
 	testbedtest.Require(t, "kind", err)
 	t.Cleanup(s.kill)
 	return s
@@ -202,7 +203,7 @@ func prometheus(t *testing.T) *server {
 		if shared.dir, shared.err = os.MkdirTemp("", "heartbed-prom"); shared.err != nil {
 			return
 		}
-		if shared.server, shared.err = launch(shared.dir, exporters, ""); shared.err == nil {
+		if shared.server, shared.err = launch(shared.dir, exporters, every, ""); shared.err == nil {
 			shared.free = free
 		}
 	})
@@ -211,6 +212,13 @@ func prometheus(t *testing.T) *server {
 }
 
 func TestMain(m *testing.M) {
+	if text := os.Getenv(asJob); text != "" {
+		if err := do(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	code := m.Run()
 	if shared.server != nil {
 		shared.kill()

@@ -43,14 +43,15 @@ func (r *round) roundTrips(ctx context.Context) error {
 	sources, targets := r.join(r.rtt, "node", r.rtt.labels.Source), r.join(r.rtt, "node", r.rtt.labels.Target)
 	measured, faulty := map[[2]string]*model.Sample{}, map[[2]string]string{}
 	for _, sample := range vector {
-		from, known := sources.name(sample.Metric)
-		to, alsoKnown := targets.name(sample.Metric)
+		l := labelsOf(sample.Metric)
+		from, known := sources.name(l)
+		to, alsoKnown := targets.name(l)
 		if !known || !alsoKnown {
 			continue
 		}
 		pair := [2]string{from, to}
 		if other, twice := measured[pair]; twice {
-			faulty[pair] = "two series measure the same (" + differences(other.Metric, sample.Metric) + ")"
+			faulty[pair] = "two series measure the same (" + differences(labelsOf(other.Metric), l) + ")"
 		}
 		if !possible(model.SamplePair{Value: sample.Value}) || sample.Value == 0 && from != to {
 			faulty[pair] = "not above zero or no finite number"

@@ -3,6 +3,7 @@ package prom
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,33 +16,40 @@ const enough = 4
 
 // counters reads a source's counters of the replicas. The range reaches further
 // back than the window by MaxAge, so that a source that lags can be told from
-// one that is not there.
+// one that is not there. Where that is not to be told, the window's end is
+// known before, and only the window is read.
 func (r *round) counters(ctx context.Context, s source) (map[string][]counter, error) {
-	query := fmt.Sprintf("%s[%s]", s.selector, r.config.Window+r.config.MaxAge)
-	value, err := r.ask(ctx, query, r.at)
+	at, reach := r.at, r.config.Window+r.config.MaxAge
+	if s.mayBeSilent {
+		// Prometheus 3 leaves out the sample at the beginning of a range.
+		at, reach = r.window.last, r.config.Window+model.Duration(time.Millisecond)
+	}
+	query := fmt.Sprintf("%s[%s]", s.selector, reach)
+	of := map[string][]counter{}
+	known, shelf := r.join(s, "replica", s.labels.Replica), r.newShelf(s)
+	found, spoilt, histogram := 0, 0, ""
+	value, warnings, err := r.client.stream(ctx, query, at.Time(), func(x series) {
+		found++
+		if x.histogram {
+			histogram = x.labels.String()
+		}
+		if replica, ok := known.name(x.labels); ok {
+			of[replica] = append(of[replica], shelf.counter(x))
+			spoilt += len(x.points) - len(usable(x.points))
+		}
+	})
+	r.warnings = append(r.warnings, warnings...)
 	if err != nil {
 		return nil, err
 	}
-	matrix, ok := value.(model.Matrix)
-	if !ok {
-		return nil, r.fault(s, query, "found a %v, expected samples of counters", value.Type())
+	if matrix, ok := value.(model.Matrix); !ok || len(matrix) > 0 {
+		return nil, r.fault(s, query, "found a %v, expected samples of counters, after their type", value.Type())
 	}
-	if len(matrix) == 0 && !s.mayBeSilent {
+	if histogram != "" {
+		return nil, r.fault(s, query, "%s is a histogram, expected a counter", histogram)
+	}
+	if found == 0 && !s.mayBeSilent {
 		return nil, r.nothing(ctx, s, query)
-	}
-	of := map[string][]counter{}
-	known := r.join(s, "replica", s.labels.Replica)
-	spoilt := 0
-	for _, stream := range matrix {
-		if len(stream.Histograms) > 0 {
-			return nil, r.fault(s, query, "%s is a histogram, expected a counter", stream.Metric)
-		}
-		replica, ok := known.name(stream.Metric)
-		if !ok {
-			continue
-		}
-		of[replica] = append(of[replica], r.counter(s, *stream))
-		spoilt += len(stream.Values) - len(usable(stream.Values))
 	}
 	if err := known.err(query); err != nil {
 		return nil, err
@@ -66,35 +74,56 @@ func (r *round) fresh(s source, of map[string][]counter) (model.Time, error) {
 	return newest, nil
 }
 
-func (r *round) counter(s source, stream model.SampleStream) counter {
-	return counter{
-		key: s.name + "\xff" + s.key(stream.Metric), caller: r.caller(s, stream.Metric), cpu: s.name == r.cpu.name,
-		labels: stream.Metric, points: stream.Values,
+// shelf makes counters of series. What many series have in common is kept once.
+type shelf struct {
+	round *round
+	source
+	subjects map[string]*subject
+	origins  map[string]*origin
+	text     []byte
+}
+
+func (r *round) newShelf(s source) *shelf {
+	return &shelf{round: r, source: s, subjects: map[string]*subject{}, origins: map[string]*origin{}}
+}
+
+func (s *shelf) counter(x series) counter {
+	s.text = x.labels.text(s.text[:0], s.counts)
+	what, known := s.subjects[string(s.text)]
+	if !known {
+		what = &subject{key: s.name + "\xff" + string(s.text), caller: s.round.caller(s.source, x.labels), cpu: s.name == s.round.cpu.name}
+		s.subjects[string(s.text)] = what
 	}
+	others := func(name string) bool { return !s.counts(name) }
+	s.text = x.labels.text(s.text[:0], others)
+	from, known := s.origins[string(s.text)]
+	if !known {
+		from = &origin{labels: x.labels.only(others), target: string(x.labels.text(nil, isOfTarget))}
+		s.origins[string(s.text)] = from
+	}
+	return counter{subject: what, from: from, points: slices.Clone(x.points)}
 }
 
 // caller is the component that the series' requests come from.
-func (r *round) caller(s source, m model.Metric) string {
+func (r *round) caller(s source, l labels) string {
 	if s.labels.CallerComponent != "" {
-		return string(m[model.LabelName(s.labels.CallerComponent)])
+		return l.get(s.labels.CallerComponent)
 	}
-	return r.component[string(m[model.LabelName(s.labels.CallerReplica)])]
+	return r.component[l.get(s.labels.CallerReplica)]
 }
 
-// key is what the series counts, apart from the replica.
-func (s source) key(m model.Metric) string {
-	if s.distinct != nil {
-		values := make([]string, len(s.distinct))
-		for i, name := range s.distinct {
-			values[i] = string(m[model.LabelName(name)])
-		}
-		return strings.Join(values, "\xff")
+// counts says whether the label tells what the series counts, apart from the
+// replica.
+func (s source) counts(name string) bool {
+	switch {
+	case name == s.labels.Replica:
+		return false
+	case name == s.labels.CallerReplica, name == s.labels.CallerComponent:
+		return true
+	case s.distinct != nil:
+		return slices.Contains(s.distinct, name)
 	}
-	m = m.Clone()
-	for _, name := range targetLabels {
-		delete(m, name)
-	}
-	return m.String()
+	return !isOfTarget(name)
 }
 
 // rhythm is the time of the newest sample and the shortest time that there is
@@ -124,23 +153,24 @@ func (r *round) amounts(ctx context.Context, s source) (map[string][]grown, erro
 		return nil, err
 	}
 	known := r.join(s, "replica", s.labels.Replica)
-	of, seen := map[string][]grown{}, map[string]model.Metric{}
+	of, seen := map[string][]grown{}, map[string]labels{}
 	faulty := map[string]string{} // reason, by replica
 	for _, sample := range vector {
-		replica, ok := known.name(sample.Metric)
+		l := labelsOf(sample.Metric)
+		replica, ok := known.name(l)
 		if !ok {
 			continue
 		}
-		key := replica + "\xff" + s.key(sample.Metric)
+		key := string(l.text([]byte(replica+"\xff"), s.counts))
 		if other, twice := seen[key]; twice {
-			faulty[replica] = fmt.Sprintf("two series count the same (%s)", differences(other, sample.Metric))
+			faulty[replica] = fmt.Sprintf("two series count the same (%s)", differences(other, l))
 		}
 		if !possible(model.SamplePair{Value: sample.Value}) {
 			faulty[replica] = "below zero or no finite number"
 		}
-		seen[key] = sample.Metric
+		seen[key] = l
 		of[replica] = append(of[replica], grown{
-			caller: r.caller(s, sample.Metric), cpu: s.name == r.cpu.name, amount: float64(sample.Value), seen: r.window,
+			caller: r.caller(s, l), cpu: s.name == r.cpu.name, amount: float64(sample.Value), seen: r.window,
 		})
 	}
 	if err := known.err(query); err != nil {
