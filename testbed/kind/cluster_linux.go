@@ -36,6 +36,7 @@ type cluster struct {
 	name    string       // also of its network
 	folder  string
 	journal *live.Journal
+	release func() error // of the guard
 
 	provider *kindcluster.Provider
 	control  container   // the node of the control plane
@@ -51,8 +52,12 @@ func newCluster(o Options, p testbed.Plan) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	release, err := startGuard(j.Folder(), run)
+	if err != nil {
+		return nil, errors.Join(err, j.Close(context.Background(), remove))
+	}
 	return &cluster{
-		options: o, plan: p, key: clusterKey(p, o.image()), name: namePrefix + run, journal: j,
+		options: o, plan: p, key: clusterKey(p, o.image()), name: namePrefix + run, journal: j, release: release,
 		folder:   filepath.Join(j.Folder(), namePrefix+run),
 		provider: kindcluster.NewProvider(kindcluster.ProviderWithDocker()),
 	}, nil
@@ -261,5 +266,5 @@ func (c *cluster) load(ctx context.Context, name, archive string) error {
 func (c *cluster) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
 	defer cancel()
-	return c.journal.Close(ctx, remove)
+	return errors.Join(c.journal.Close(ctx, remove), c.release())
 }
