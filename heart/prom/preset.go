@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"heartbed/heart"
 )
 
 // windowVariable stands for the window in a user's PromQL.
@@ -109,6 +112,23 @@ func braces(matchers []string, match map[string]string) string {
 		return ""
 	}
 	return "{" + strings.Join(all, ",") + "}"
+}
+
+// with adds a matcher to the selector of a preset.
+func (s source) with(matcher string) string {
+	if begin, found := strings.CutSuffix(s.selector, "}"); found {
+		return begin + "," + matcher + "}"
+	}
+	return s.selector + "{" + matcher + "}"
+}
+
+// of is the selector of a preset for some replicas.
+func (s source) of(replicas []heart.Replica) string {
+	var names []string
+	for _, replica := range replicas {
+		names = append(names, regexp.QuoteMeta(replica.Name))
+	}
+	return s.with(s.labels.Replica + "=~" + strconv.Quote(strings.Join(names, "|")))
 }
 
 // newRTTSource makes the query of round-trip times. A prober may leave a

@@ -3,7 +3,6 @@ package prom
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,48 +15,18 @@ const enough = 4
 
 // counters reads a source's counters of the replicas. The range reaches further
 // back than the window by MaxAge, so that a source that lags can be told from
-// one that is not there. Where that is not to be told, the window's end is
-// known before, and only the window is read.
+// one that is not there.
 func (r *round) counters(ctx context.Context, s source) (map[string][]counter, error) {
-	at, reach := r.at, r.config.Window+r.config.MaxAge
-	if s.mayBeSilent {
-		// Prometheus 3 leaves out the sample at the beginning of a range.
-		at, reach = r.window.last, r.config.Window+model.Duration(time.Millisecond)
-	}
-	query := fmt.Sprintf("%s[%s]", s.selector, reach)
-	of := map[string][]counter{}
-	known, shelf := r.join(s, "replica", s.labels.Replica), r.newShelf(s)
-	found, spoilt, histogram := 0, 0, ""
-	value, warnings, err := r.client.stream(ctx, query, at.Time(), func(x series) {
-		found++
-		if x.histogram {
-			histogram = x.labels.String()
-		}
-		if replica, ok := known.name(x.labels); ok {
-			of[replica] = append(of[replica], shelf.counter(x))
-			spoilt += len(x.points) - len(usable(x.points))
-		}
-	})
-	r.warnings = append(r.warnings, warnings...)
+	query := fmt.Sprintf("%s[%s]", s.selector, r.config.Window+r.config.MaxAge)
+	in := r.newIntake(s)
+	of, err := in.read(ctx, query, r.at)
 	if err != nil {
 		return nil, err
 	}
-	if matrix, ok := value.(model.Matrix); !ok || len(matrix) > 0 {
-		return nil, r.fault(s, query, "found a %v, expected samples of counters, after their type", value.Type())
-	}
-	if histogram != "" {
-		return nil, r.fault(s, query, "%s is a histogram, expected a counter", histogram)
-	}
-	if found == 0 && !s.mayBeSilent {
+	if in.found+in.without == 0 && in.other == "" {
 		return nil, r.nothing(ctx, s, query)
 	}
-	if err := known.err(query); err != nil {
-		return nil, err
-	}
-	if spoilt > 0 {
-		r.warn("%s: left out %d samples that are below zero or no finite number", s.name, spoilt)
-	}
-	return of, nil
+	return of, in.err(query)
 }
 
 // fresh gives the time of the newest sample of a source's counters and checks
@@ -72,58 +41,6 @@ func (r *round) fresh(s source, of map[string][]counter) (model.Time, error) {
 		r.warn("%s: a window of %v holds fewer than %d samples, which come every %v: make the window longer or scrape more often", s.name, r.config.Window, enough, every.Round(time.Millisecond))
 	}
 	return newest, nil
-}
-
-// shelf makes counters of series. What many series have in common is kept once.
-type shelf struct {
-	round *round
-	source
-	subjects map[string]*subject
-	origins  map[string]*origin
-	text     []byte
-}
-
-func (r *round) newShelf(s source) *shelf {
-	return &shelf{round: r, source: s, subjects: map[string]*subject{}, origins: map[string]*origin{}}
-}
-
-func (s *shelf) counter(x series) counter {
-	s.text = x.labels.text(s.text[:0], s.counts)
-	what, known := s.subjects[string(s.text)]
-	if !known {
-		what = &subject{key: s.name + "\xff" + string(s.text), caller: s.round.caller(s.source, x.labels), cpu: s.name == s.round.cpu.name}
-		s.subjects[string(s.text)] = what
-	}
-	others := func(name string) bool { return !s.counts(name) }
-	s.text = x.labels.text(s.text[:0], others)
-	from, known := s.origins[string(s.text)]
-	if !known {
-		from = &origin{labels: x.labels.only(others), target: string(x.labels.text(nil, isOfTarget))}
-		s.origins[string(s.text)] = from
-	}
-	return counter{subject: what, from: from, points: slices.Clone(x.points)}
-}
-
-// caller is the component that the series' requests come from.
-func (r *round) caller(s source, l labels) string {
-	if s.labels.CallerComponent != "" {
-		return l.get(s.labels.CallerComponent)
-	}
-	return r.component[l.get(s.labels.CallerReplica)]
-}
-
-// counts says whether the label tells what the series counts, apart from the
-// replica.
-func (s source) counts(name string) bool {
-	switch {
-	case name == s.labels.Replica:
-		return false
-	case name == s.labels.CallerReplica, name == s.labels.CallerComponent:
-		return true
-	case s.distinct != nil:
-		return slices.Contains(s.distinct, name)
-	}
-	return !isOfTarget(name)
 }
 
 // rhythm is the time of the newest sample and the shortest time that there is

@@ -54,15 +54,15 @@ func (s *sieve) sift(body io.Reader) ([]byte, error) {
 	in.ReadMapCB(func(_ *jsoniter.Iterator, field string) bool {
 		if field != "data" {
 			answer[field] = in.SkipAndReturnBytes()
-			return true
+			return in.Error == nil
 		}
 		ok := in.ReadMapCB(func(_ *jsoniter.Iterator, field string) bool {
-			if field == "result" && string(data["resultType"]) == `"matrix"` {
+			if field == "result" && string(bytes.TrimSpace(data["resultType"])) == `"matrix"` {
 				data[field] = json.RawMessage("[]")
 				return s.matrix(in)
 			}
 			data[field] = in.SkipAndReturnBytes()
-			return true
+			return in.Error == nil
 		})
 		answer[field], _ = json.Marshal(data)
 		return ok
