@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"heartbed/tc"
 	"heartbed/testbed"
@@ -46,7 +43,7 @@ func (s *Session) measure(ctx context.Context, step func(context.Context) error)
 
 	t := s.Layout.Plan.Timing
 	if warmup := t.Warmup.Std(); warmup > 0 {
-		if _, err := loadgen.Run(ctx, s.load(workloads.WarmupRun, warmup, 0)); err != nil {
+		if _, err := s.offer(ctx, s.load(workloads.WarmupRun, warmup, 0)); err != nil {
 			return m, fmt.Errorf("warm-up: %w", err)
 		}
 		if err := Pause(ctx, t.Gap.Std()); err != nil {
@@ -61,9 +58,9 @@ func (s *Session) measure(ctx context.Context, step func(context.Context) error)
 	var windows []testbed.CPUWindow
 	var windowsErr error
 	beside.Go(func() { windows, windowsErr = s.windows(besides, time.Now()) })
-	var noise *hdrhistogram.Histogram
-	beside.Go(func() { noise = hiccups(besides) })
-	result, err := loadgen.Run(ctx, s.load(workloads.MeasuredRun(t.Warmup > 0), t.Duration.Std(), t.Drop.Std()))
+	load := s.load(workloads.MeasuredRun(t.Warmup > 0), t.Duration.Std(), t.Drop.Std())
+	load.Hiccups = true
+	result, err := s.offer(ctx, load)
 	if err != nil {
 		return m, fmt.Errorf("measured run: %w", err)
 	}
@@ -83,7 +80,7 @@ func (s *Session) measure(ctx context.Context, step func(context.Context) error)
 	s.mu.Unlock()
 	var late []string
 	m.Faults, late = judgeShaping(s.shaped())
-	m.Warnings = slices.Concat(s.warnings(before, after), late, []string{noiseFloor(noise)})
+	m.Warnings = slices.Concat(s.warnings(before, after), late, []string{noiseFloor(result.Hiccups)})
 	return m, nil
 }
 
@@ -103,25 +100,27 @@ func measurement(r loadgen.Result) testbed.Measurement {
 // of the run of the trial; 0 = none of them.
 func (s *Session) load(run uint64, duration, drop time.Duration) loadgen.Config {
 	p := s.Layout.Plan
-	entries := s.Layout.Entries()
-	rng := rand.New(rand.NewPCG(workloads.Mix(p.Seed, run), 0))
-	var mu sync.Mutex // of rng; connections open at the same time
-	pick := func() Replica {
-		mu.Lock()
-		defer mu.Unlock()
-		return entries[rng.IntN(len(entries))]
-	}
 	scheme, port := "grpc", uint16(GRPCPort)
 	if p.Entry.Gateway != "" {
 		scheme, port = "http", GatewayPort
 	}
-	return loadgen.Config{
-		Target: fmt.Sprintf("%s://%s", scheme, netip.AddrPortFrom(entries[0].Addr, port)),
-		Load:   p.Load, RPS: p.RPS, Duration: duration, Drop: drop, Seed: p.Seed, Run: run, Draws: true,
-		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return s.Dial(ctx, netip.AddrPortFrom(pick().Addr, port).String())
-		},
+	var addresses []string
+	for _, r := range s.Layout.Entries() {
+		addresses = append(addresses, netip.AddrPortFrom(r.Addr, port).String())
 	}
+	return loadgen.Config{
+		Target: fmt.Sprintf("%s://%s", scheme, addresses[0]), Addresses: addresses,
+		Load: p.Load, RPS: p.RPS, Duration: duration, Drop: drop, Seed: p.Seed, Run: run, Draws: true,
+	}
+}
+
+// offer offers a load from where the load generator stands.
+func (s *Session) offer(ctx context.Context, c loadgen.Config) (loadgen.Result, error) {
+	if s.Offer != nil {
+		return s.Offer(ctx, c)
+	}
+	c.Dial = func(ctx context.Context, _, address string) (net.Conn, error) { return s.Dial(ctx, address) }
+	return loadgen.Run(ctx, c)
 }
 
 // AwaitAnswers sends requests one after the other until several in a row were
@@ -134,7 +133,7 @@ func (s *Session) AwaitAnswers(ctx context.Context) error {
 	for {
 		c := s.load(0, (goodInARow+1)*time.Second/rps-1, 0) // the first is due after a pace
 		c.RPS, c.Load = rps, workloads.Load{Schedule: "open", Arrivals: "even", Timeout: workloads.Duration(5 * time.Second)}
-		result, err := loadgen.Run(within, c)
+		result, err := s.offer(within, c)
 		if err == nil && result.Answered >= goodInARow && result.Answered == result.Offered {
 			return nil
 		}
@@ -183,7 +182,7 @@ func (s *Session) windows(ctx context.Context, began time.Time) ([]testbed.CPUWi
 		return nil, nil // the run is over
 	}
 	at := time.Now()
-	before, err := s.groupStats()
+	before, err := s.usage(context.WithoutCancel(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -196,15 +195,16 @@ func (s *Session) windows(ctx context.Context, began time.Time) ([]testbed.CPUWi
 			break
 		}
 		now := time.Now()
-		after, err := s.groupStats()
+		after, err := s.usage(context.WithoutCancel(ctx)) // the last window ends with the run
 		if err != nil {
 			return nil, err
 		}
 		w := testbed.CPUWindow{Start: at.Sub(from), End: now.Sub(from), Busy: map[string]float64{}}
-		for i, r := range s.Layout.Replicas {
-			if r.Component != testbed.GatewayComponent {
-				used := float64(after[i].Usage - before[i].Usage)
-				w.Busy[r.Name] = used / (float64(now.Sub(at)) * usable(s.Layout.Plan, s.Layout.Nodes[r.On].Node))
+		for _, r := range s.Layout.Replicas {
+			was, before := before[r.Name]
+			is, here := after[r.Name]
+			if r.Component != testbed.GatewayComponent && before && here {
+				w.Busy[r.Name] = float64(is-was) / (float64(now.Sub(at)) * usable(s.Layout.Plan, s.Layout.Nodes[r.On].Node))
 			}
 		}
 		out = append(out, w)
@@ -213,7 +213,24 @@ func (s *Session) windows(ctx context.Context, began time.Time) ([]testbed.CPUWi
 	return out, nil
 }
 
-// groupStats reads the CPU counters of all replicas.
+// usage is the CPU time that each replica has used, of its group or, without
+// groups, of its process as its exporter says. One that cannot be read is absent.
+func (s *Session) usage(ctx context.Context) (map[string]time.Duration, error) {
+	used := map[string]time.Duration{}
+	if s.Groups == nil {
+		for name, r := range s.Scraper.ReadAll(ctx).Of {
+			used[name] = time.Duration(r.CPUSeconds * float64(time.Second))
+		}
+		return used, nil
+	}
+	stats, err := s.groupStats()
+	for i, st := range stats {
+		used[s.Layout.Replicas[i].Name] = st.Usage
+	}
+	return used, err
+}
+
+// groupStats reads the CPU counters of all replicas that have groups.
 func (s *Session) groupStats() ([]tc.CPUStats, error) {
 	stats := make([]tc.CPUStats, len(s.Groups))
 	for i, g := range s.Groups {
@@ -225,10 +242,11 @@ func (s *Session) groupStats() ([]tc.CPUStats, error) {
 	return stats, nil
 }
 
-// throttled is the accounting of the replicas that have a quota.
+// throttled is the accounting of the replicas that have a quota, where it can be
+// read.
 func (s *Session) throttled(before, after []tc.CPUStats) map[string]testbed.Throttling {
 	out := map[string]testbed.Throttling{}
-	if s.Layout.Plan.App.Server.LimitCores == 0 {
+	if s.Layout.Plan.App.Server.LimitCores == 0 || s.Groups == nil {
 		return out
 	}
 	for i, r := range s.Layout.Replicas {

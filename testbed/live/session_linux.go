@@ -13,18 +13,22 @@ import (
 	"heartbed/heart/xds"
 	"heartbed/tc"
 	"heartbed/testbed"
+	"heartbed/workloads/loadgen"
 )
 
 // Session is a plan that stands. A backend fills it while it sets the plan up.
 type Session struct {
 	Layout     Layout
 	NodeGroups []*tc.Group // in the order of Layout.Nodes
-	Groups     []*tc.Group // in the order of Layout.Replicas
+	Groups     []*tc.Group // in the order of Layout.Replicas; nil = CPU time comes from the exporters
 	Shapers    []tc.Shaper
 	Scraper    *Scraper
 	Dial       DialFunc // from where the load generator stands
-	Setup      []testbed.SetupCheck
-	Notes      []string // warnings of the run
+	// Offer offers a load from there, for a generator that is not in this
+	// process; nil = here, over Dial, before the replicas for the CPU.
+	Offer func(context.Context, loadgen.Config) (loadgen.Result, error)
+	Setup []testbed.SetupCheck
+	Notes []string // warnings of the run
 
 	Routes    *xds.Server
 	served    chan struct{} // closed when Routes is served no more
@@ -135,10 +139,14 @@ func (s *Session) Play(ctx context.Context, step func(context.Context) error, wa
 	ctx, crash := context.WithCancelCause(ctx)
 	defer crash(nil)
 	defer watch(func(err error) { crash(err) })()
-	restore, err := RealTime()
-	if err != nil {
-		s.Notes = append(s.Notes, fmt.Sprintf("the load generator competes with the replicas for CPU: %v", err))
-		restore = func() error { return nil }
+	restore := func() error { return nil }
+	if s.Offer == nil {
+		normal, err := RealTime()
+		if err != nil {
+			s.Notes = append(s.Notes, fmt.Sprintf("the load generator competes with the replicas for CPU: %v", err))
+		} else {
+			restore = normal
+		}
 	}
 	m, err := s.measure(ctx, step)
 	err = errors.Join(err, restore())

@@ -48,17 +48,22 @@ type Config struct {
 	// random draws, as gRPC always does (metadata x-draw).
 	Draws  bool
 	Caller string // gRPC metadata x-caller; "" = none
+	// Addresses, host:port, are where connections are opened to instead of the
+	// Target's own: one at random for each connection, as kube-proxy picks.
+	Addresses []string
 	// Dial opens the connections instead of net.Dialer, such as in another
 	// network namespace. nil = net.Dialer.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Dial func(ctx context.Context, network, address string) (net.Conn, error) `json:"-"`
 	// Spin is how long before a due time the open schedule stops sleeping and
 	// polls the clock: more is more exact, costs CPU, and keeps answers waiting
 	// meanwhile if it is not well below the time between two requests.
 	// 0 = DefaultSpin, negative = none.
 	Spin time.Duration
+	// Hiccups also measures what this machine adds to anything that waits.
+	Hiccups bool
 	// OnProgress is called every ProgressEvery (0 = one second) from one
 	// goroutine.
-	OnProgress    func(Progress)
+	OnProgress    func(Progress) `json:"-"`
 	ProgressEvery time.Duration
 }
 
@@ -91,6 +96,11 @@ func (c Config) Validate() error {
 		}
 		if !(c.RPS > 0) || math.IsInf(c.RPS, 0) {
 			add("rate: found %v, expected a number above 0", c.RPS)
+		}
+	}
+	for _, a := range c.Addresses {
+		if _, _, err := net.SplitHostPort(a); err != nil {
+			add("address: %w", err)
 		}
 	}
 	if c.Duration <= 0 {

@@ -3,11 +3,14 @@ package loadgen
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
 	"sync"
 	"time"
+
+	"heartbed/workloads"
 )
 
 // conn is a connection with one request outstanding at most. One goroutine
@@ -27,17 +30,34 @@ type conn interface {
 type dialer struct {
 	target target
 	config Config
+	open   func(ctx context.Context, network, address string) (net.Conn, error) // a socket
+}
+
+func newDialer(to target, c Config) dialer {
+	d := dialer{target: to, config: c, open: c.Dial}
+	if d.open == nil {
+		d.open = new(net.Dialer).DialContext
+	}
+	if len(c.Addresses) == 0 {
+		return d
+	}
+	rng := rand.New(rand.NewPCG(workloads.Mix(c.Seed, c.Run), 0))
+	var mu sync.Mutex // of rng; connections open at the same time
+	socket := d.open
+	d.open = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		mu.Lock()
+		address := c.Addresses[rng.IntN(len(c.Addresses))]
+		mu.Unlock()
+		return socket(ctx, network, address)
+	}
+	return d
 }
 
 func (d dialer) dial(ctx context.Context) (conn, error) {
 	if d.target.grpc {
 		return dialGRPC(ctx, d)
 	}
-	open := d.config.Dial
-	if open == nil {
-		open = new(net.Dialer).DialContext
-	}
-	c, err := open(ctx, "tcp", d.target.address)
+	c, err := d.open(ctx, "tcp", d.target.address)
 	if err != nil {
 		return nil, err
 	}

@@ -41,9 +41,9 @@ type grpcCall struct {
 
 func dialGRPC(ctx context.Context, d dialer) (conn, error) {
 	options := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
-	if open := d.config.Dial; open != nil {
+	if d.config.Dial != nil || len(d.config.Addresses) > 0 {
 		options = append(options, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			return open(ctx, "tcp", address)
+			return d.open(ctx, "tcp", address)
 		}))
 	}
 	channel, err := grpc.NewClient(d.target.address, options...)

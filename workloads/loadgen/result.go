@@ -30,6 +30,10 @@ type Result struct {
 	// With the wrk2 schedule it counts from the moment its pace allows.
 	Lateness *hdrhistogram.Histogram
 
+	// Hiccups in µs is by how much sleeps beside the run took longer than asked
+	// for, from its start to its end; nil = not asked for.
+	Hiccups *hdrhistogram.Histogram
+
 	Errors   Errors   // of Failed
 	Faults   []string // the first error of each kind
 	Duration time.Duration

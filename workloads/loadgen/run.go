@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sync/errgroup"
 
 	"heartbed/workloads"
@@ -28,7 +29,7 @@ func Run(ctx context.Context, c Config) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	r := &run{config: c, dialer: dialer{target: to, config: c}, slots: map[*slot]bool{}, changed: make(chan struct{}, 1)}
+	r := &run{config: c, dialer: newDialer(to, c), slots: map[*slot]bool{}, changed: make(chan struct{}, 1)}
 	// Whatever still runs when the result is made ends with this context.
 	inner, cancel := context.WithCancel(ctx)
 	defer r.wait.Wait()
@@ -40,12 +41,29 @@ func Run(ctx context.Context, c Config) (Result, error) {
 	r.began = time.Now()
 	r.recorder = newRecorder(c)
 	r.report(inner)
+	stopMeter := r.meter(inner)
 	if c.ClosedLoop || c.Load.Schedule == "wrk2" {
 		r.paced(inner, first)
 	} else {
 		err = r.open(inner, first)
 	}
-	return r.result(), errors.Join(err, ctx.Err())
+	result := r.result()
+	result.Hiccups = stopMeter()
+	return result, errors.Join(err, ctx.Err())
+}
+
+// meter measures hiccups, if they are asked for, until stop is called.
+func (r *run) meter(ctx context.Context) (stop func() *hdrhistogram.Histogram) {
+	if !r.config.Hiccups {
+		return func() *hdrhistogram.Histogram { return nil }
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	measured := make(chan *hdrhistogram.Histogram, 1)
+	go func() { measured <- hiccups(ctx) }()
+	return func() *hdrhistogram.Histogram {
+		cancel()
+		return <-measured
+	}
 }
 
 // run is a load that is being offered. mu guards everything below it.
