@@ -38,6 +38,7 @@ var arrows = map[string][]string{
 	"workloads/service":             {"heart", "workloads"},
 	"workloads/probe":               {},
 	"workloads/loadgen":             {"workloads"},
+	"workloads/agent":               {"workloads/loadgen", "workloads/probe"},
 	"workloads/loadgen/loadgentest": {},
 	"testbed":                       {"heart", "workloads"},
 	"testbed/sim":                   {"heart", "workloads", "testbed"},
@@ -52,7 +53,7 @@ var arrows = map[string][]string{
 	"internal/cachedir":             {},
 	"cmd/internal/cli":              {},
 	"cmd/heartbed":                  {"cmd/internal/cli", "heart", "heart/policy", "workloads", "testbed", "testbed/sim", "testbed/kind", "testbed/live", "testbed/netns", "testbed/kind/image", "tc", "experiments", "analysis"},
-	"cmd/workload":                  {"cmd/internal/cli", "workloads", "workloads/service", "workloads/probe", "workloads/loadgen", "workloads/loadgen/loadgentest"},
+	"cmd/workload":                  {"cmd/internal/cli", "workloads", "workloads/agent", "workloads/service", "workloads/probe", "workloads/loadgen", "workloads/loadgen/loadgentest"},
 	"bench":                         {"heart", "heart/flow", "heart/policy", "heart/xds", "tc", "tc/tctest", "workloads", "workloads/service", "workloads/loadgen/loadgentest", "testbed", "testbed/sim", "testbed/netns", "experiments"},
 }
 
@@ -70,10 +71,11 @@ var testArrows = map[string][]string{
 	"testbed/kind":       {"testbed/testbedtest", "workloads"},
 	"testbed/kind/image": {"testbed/testbedtest"},
 	"workloads/service":  {"heart/xds", "tc", "testbed/testbedtest"},
-	"experiments":        {"testbed/sim", "analysis"},
+	"experiments":        {"testbed/sim", "testbed/netns", "testbed/kind", "testbed/testbedtest", "analysis"},
 	"analysis":           {"testbed/sim", "heart", "heart/policy", "workloads"},
 	"cmd/heartbed":       {"tc/tctest", "testbed/testbedtest"},
 	"workloads/loadgen":  {"workloads/loadgen/loadgentest"},
+	"workloads/agent":    {"workloads", "workloads/loadgen/loadgentest"},
 	"cmd/workload":       {"analysis", "heart", "heart/xds"},
 }
 

@@ -25,6 +25,6 @@ func rootCommand() *cobra.Command {
 		Use:   "workload",
 		Short: "What runs inside a testbed: services, gateway, probe, load",
 	}
-	root.AddCommand(serveCommand(), probeCommand(), loadCommand(), selftestCommand())
+	root.AddCommand(serveCommand(), probeCommand(), loadCommand(), agentCommand(), selftestCommand())
 	return root
 }

@@ -55,6 +55,7 @@ type Options struct {
 	Count   int           // probes, of which the median counts; default 5
 	Spacing time.Duration // between two probes; default 20 ms
 	Timeout time.Duration // for all probes together; default 2 s
+	TCP     bool          // at once, not as the fallback
 }
 
 func (o Options) withDefaults() Options {
@@ -71,14 +72,18 @@ func (o Options) withDefaults() Options {
 }
 
 // Measure returns the median round-trip time to t, by ICMP where the system
-// permits it, else by TCP. One answer is enough; none is an error.
+// permits it, else or if asked by TCP. One answer is enough; none is an error.
 func Measure(ctx context.Context, t Target, o Options) (time.Duration, Method, error) {
 	o = o.withDefaults()
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	method := ICMP
-	times, err := ping(ctx, t, o)
-	if errors.Is(err, fs.ErrPermission) && t.Port != 0 {
+	var times []time.Duration
+	var err error
+	if !o.TCP {
+		times, err = ping(ctx, t, o)
+	}
+	if o.TCP || errors.Is(err, fs.ErrPermission) && t.Port != 0 {
 		method = TCP
 		times, err = connect(ctx, t, o)
 	}
