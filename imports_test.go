@@ -44,7 +44,7 @@ var arrows = map[string][]string{
 	"testbed/sim":                   {"heart", "workloads", "testbed"},
 	"testbed/live":                  {"heart", "heart/xds", "tc", "workloads", "workloads/service", "workloads/loadgen", "testbed"},
 	"testbed/netns":                 {"heart", "heart/xds", "tc", "workloads/service", "testbed", "testbed/live"},
-	"testbed/kube":                  {"heart/xds", "workloads/service", "testbed", "testbed/live"},
+	"testbed/kube":                  {"heart/xds", "workloads/agent", "workloads/service", "testbed", "testbed/live"},
 	"testbed/kind":                  {"tc", "testbed", "testbed/kind/image", "testbed/kube", "testbed/live"},
 	"testbed/kind/image":            {"internal/cachedir"},
 	"testbed/testbedtest":           {"heart", "workloads", "testbed"},

@@ -219,6 +219,7 @@ func listen(ctx context.Context, session *yamux.Session, stream *yamux.Stream, a
 	go func() {
 		_, _ = stream.Read(make([]byte, 1)) // returns when the client has gone
 		l.Close()
+		stream.Close() // says that the port is free
 	}()
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	var conns sync.WaitGroup

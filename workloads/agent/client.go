@@ -141,9 +141,13 @@ func (l *listener) Accept() (net.Conn, error) {
 	return stream, nil
 }
 
+// Close waits until the port is free, or the agent does not answer.
 func (l *listener) Close() error {
 	l.end()
-	return closed(l.stream)
+	err := closed(l.stream)
+	_ = l.stream.SetReadDeadline(time.Now().Add(dialLimit)) // never fails
+	_, _ = l.stream.Read(make([]byte, 1))
+	return err
 }
 
 func (l *listener) Addr() net.Addr { return l.at }
