@@ -1,6 +1,7 @@
 package prom
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -66,4 +67,52 @@ func TestOursLikeTheLiveBackend(t *testing.T) {
 			require.WithinDuration(t, time.Now(), o.End, 20*time.Second)
 		})
 	}
+}
+
+// More replicas than are asked for at once; the callee's number is its rate.
+func TestManyReplicas(t *testing.T) {
+	topology := pair()
+	for i := range 2*batch + 5 {
+		topology.Replicas = append(topology.Replicas, heart.Replica{Name: fmt.Sprintf("c.%d", i), Component: "c", Node: "n1"})
+	}
+	topology.Calls = append(topology.Calls, heart.Call{From: "a", To: "c"})
+	p := prometheus(t)
+	e := p.exporter(t)
+	var pages []string
+	for n := range 3 {
+		page := ""
+		for i, replica := range topology.Replicas {
+			page += ourPage(replica.Name, float64(n), map[string]float64{"a1": float64(n * i), "a2": float64(n)})
+		}
+		pages = append(pages, page)
+	}
+	e.play(pages...)
+	e.played(t)
+	o, err := observer(t, p.config(t, ours, ours), topology).Observe(t.Context())
+	require.NoError(t, err)
+	require.Len(t, o.Replicas, len(topology.Replicas))
+	total := 0.0
+	for i, replica := range topology.Replicas {
+		require.InDelta(t, 2*i+2, o.Replicas[replica.Name].Requests, 1e-9)
+		if replica.Component == "c" {
+			total += float64(2*i + 2)
+		}
+	}
+	require.InDelta(t, total, o.Calls[heart.Call{From: "a", To: "c"}], 1e-6)
+}
+
+// CPU time that names its replica beside requests that do not is a fault of the
+// measurement, and no idle replica.
+func TestRequestsWithoutNames(t *testing.T) {
+	p := prometheus(t)
+	e, other := p.exporter(t), p.exporter(t)
+	page := ourPage("b1", 1, nil) + "heartbed_requests_total{caller_replica=\"a1\",code=\"OK\"} 5\n"
+	e.play(page, page, page)
+	e.played(t)
+	require.ErrorContains(t, refused(t, p.config(t, ours, ours)), "none of 1 series has the label replica that is to name the replica")
+
+	page = ourPage("b2", 1, map[string]float64{"a1": 5})
+	other.play(page, page, page)
+	other.played(t)
+	require.Contains(t, observe(t, p.config(t, ours, ours)).Warnings, "requests: left out 1 series without the label replica")
 }

@@ -211,12 +211,13 @@ func (r *round) withSilent(ctx context.Context, cpu map[string][]counter) (map[s
 		}
 		maps.Copy(all, r.grow(r.cpu, replicas, counters, "cpu and requests"))
 	}
-	nameless, err := r.count(ctx, s.with(s.labels.Replica+`=""`))
+	nameless := s.with(s.labels.Replica + `=""`)
+	n, err := r.count(ctx, fmt.Sprintf("count_over_time(%s[%s])", nameless, r.config.Window+r.config.MaxAge))
 	if err != nil {
 		return nil, err
 	}
-	in.without = nameless
-	return all, in.err(s.selector)
+	in.without = n
+	return all, in.err(nameless)
 }
 
 // either gives a source's amounts by replica, from its counters or by the
