@@ -28,6 +28,7 @@ var arrows = map[string][]string{
 	"heart/placement":               {"heart"},
 	"tc":                            {},
 	"tc/tctest":                     {"tc"},
+	"activescale/scaler":            {},
 	"heart/xds":                     {"heart"},
 	"heart/prom":                    {"heart"},
 	"heart/istio":                   {"heart"},
@@ -40,12 +41,13 @@ var arrows = map[string][]string{
 	"workloads/loadgen":             {"workloads"},
 	"workloads/agent":               {"workloads/loadgen", "workloads/probe"},
 	"workloads/loadgen/loadgentest": {},
-	"testbed":                       {"heart", "workloads"},
-	"testbed/sim":                   {"heart", "workloads", "testbed"},
+	"testbed":                       {"heart", "workloads", "activescale/scaler"},
+	"testbed/sim":                   {"heart", "workloads", "testbed", "activescale/scaler"},
 	"testbed/live":                  {"heart", "heart/xds", "tc", "workloads", "workloads/service", "workloads/loadgen", "testbed"},
 	"testbed/netns":                 {"heart", "heart/xds", "tc", "workloads/service", "testbed", "testbed/live"},
 	"testbed/kube":                  {"heart/xds", "workloads/agent", "workloads/service", "testbed", "testbed/live"},
 	"testbed/kind":                  {"tc", "testbed", "testbed/kind/image", "testbed/kube", "testbed/live"},
+	"testbed/cluster":               {"workloads/agent", "testbed", "testbed/kube", "testbed/live"},
 	"testbed/kind/image":            {"internal/cachedir"},
 	"testbed/testbedtest":           {"heart", "workloads", "testbed"},
 	"experiments":                   {"heart", "heart/policy", "heart/placement", "workloads", "testbed"},
@@ -70,6 +72,7 @@ var testArrows = map[string][]string{
 	"testbed/netns":      {"testbed/testbedtest", "workloads"},
 	"testbed/kind":       {"testbed/testbedtest", "workloads"},
 	"testbed/kind/image": {"testbed/testbedtest"},
+	"testbed/cluster":    {"heart", "testbed/kind", "testbed/kind/image", "testbed/testbedtest", "workloads"},
 	"workloads/service":  {"heart/xds", "tc", "testbed/testbedtest"},
 	"experiments":        {"testbed/sim", "testbed/netns", "testbed/kind", "testbed/testbedtest", "analysis"},
 	"analysis":           {"testbed/sim", "heart", "heart/policy", "workloads"},
@@ -166,7 +169,7 @@ func TestArrowsHaveNoCycleAndNoStaleLine(t *testing.T) {
 
 // pureFolders read no clock and draw no unseeded number, so that the same
 // observations give the same decisions and a trial repeats exactly.
-var pureFolders = []string{"heart", "heart/flow", "heart/policy", "heart/placement", "workloads", "testbed/sim"}
+var pureFolders = []string{"heart", "heart/flow", "heart/policy", "heart/placement", "workloads", "testbed/sim", "activescale/scaler"}
 
 // clockReaders are the functions of package time that depend on the machine's
 // clock.

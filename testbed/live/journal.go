@@ -26,6 +26,11 @@ type Entry struct {
 	Name    string `json:"name"`
 	PID     int    `json:"pid,omitempty"`     // KindRun
 	Started uint64 `json:"started,omitempty"` // KindRun: start time of PID in clock ticks, so that a reused number is noticed
+	// Of a change in a Kubernetes cluster: how to reach it ($KUBECONFIG and the
+	// context), and where in it the change is.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	Context    string `json:"context,omitempty"`
+	Namespace  string `json:"namespace,omitempty"`
 }
 
 // RemoveFunc undoes one change. What is gone already is no error.

@@ -30,6 +30,8 @@ type Session struct {
 	Setup []testbed.SetupCheck
 	Notes []string // warnings of the run
 
+	Remote bool // the plan stands on other machines than this
+
 	Routes    *xds.Server
 	served    chan struct{} // closed when Routes is served no more
 	servedErr error         // why, once it is

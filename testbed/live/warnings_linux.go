@@ -11,7 +11,10 @@ import (
 
 // warnings says what a reader of the result must know of the testbed.
 func (s *Session) warnings(before, after Counters) []string {
-	ws := slices.Concat(s.Notes, planWarnings(s.Layout.Plan, float64(runtime.NumCPU())))
+	ws := slices.Clone(s.Notes)
+	if !s.Remote {
+		ws = append(ws, planWarnings(s.Layout.Plan, float64(runtime.NumCPU()))...)
+	}
 	for _, r := range s.Layout.Replicas {
 		_, was := before.Of[r.Name]
 		if _, is := after.Of[r.Name]; !was || !is {

@@ -1,0 +1,180 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apply "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"heartbed/testbed"
+	"heartbed/testbed/kube"
+	"heartbed/testbed/live"
+	"heartbed/workloads/agent"
+)
+
+// program is the path of our program in the image.
+const program = "/workload"
+
+// stand is our namespace with its agents.
+type stand struct {
+	options Options
+	target
+	plan    testbed.Plan // its nodes are those of the agents
+	key     string       // of the plans that it serves
+	run     string
+	journal *live.Journal
+	hosts   []host
+
+	pods       []corev1.Pod    // of the agents, in the order of names
+	clients    []*agent.Client // to them
+	controller *agent.Client   // takes the callers' xDS, reaches the exporters
+	load       *agent.Client   // offers the load
+}
+
+// Names of the agents' pods. Those of the nodes are after them.
+const (
+	controllerAgent = "heartbed-controller"
+	loadAgent       = "heartbed-load"
+	nodeAgent       = "heartbed-node-" // and the number of the plan's node
+	firstNode       = 2
+)
+
+func (s *stand) names() []string {
+	names := []string{controllerAgent, loadAgent}
+	for i := range s.hosts {
+		names = append(names, fmt.Sprint(nodeAgent, i+1))
+	}
+	return names
+}
+
+// standKey tells apart plans that need different agents.
+func standKey(p testbed.Plan) string {
+	var key strings.Builder
+	for _, n := range p.Nodes {
+		fmt.Fprintf(&key, "%s=%g ", n.Name, n.Cores)
+	}
+	return key.String()
+}
+
+// newStand opens the journal.
+func newStand(o Options, p testbed.Plan) (*stand, error) {
+	t, err := o.target()
+	if err != nil {
+		return nil, err
+	}
+	j, run, err := live.NewRun(o.journals())
+	if err != nil {
+		return nil, err
+	}
+	return &stand{options: o, target: t, plan: p, key: standKey(p), run: run, journal: j}, nil
+}
+
+func (s *stand) stages() []live.Stage {
+	return []live.Stage{
+		{Name: "choose the nodes", Limit: 30 * time.Second, Do: s.choose},
+		{Name: "claim the namespace", Limit: time.Minute, Do: func(ctx context.Context) error { return s.claim(ctx, s.journal, s.run) }},
+		{Name: "create the agents", Limit: 30 * time.Second, Do: s.createAgents},
+		{Name: "wait for the agents", Limit: 3 * time.Minute, Do: s.awaitAgents},
+	}
+}
+
+func (s *stand) choose(ctx context.Context) error {
+	nodes, err := s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	s.hosts, err = mapNodes(s.plan.Nodes, nodes.Items)
+	return err
+}
+
+func (s *stand) labels() map[string]string { return map[string]string{runLabel: s.run} }
+
+// createAgents makes one for each node, and two that stand beside the plan's
+// nodes where the cluster has others.
+func (s *stand) createAgents(ctx context.Context) error {
+	for i, name := range s.names() {
+		a := kube.Agent{
+			Name: name, Namespace: s.namespace, Labels: s.labels(), Image: s.options.Image, Program: program,
+			Pull: corev1.PullIfNotPresent, Requests: agentRequests,
+		}
+		if a.Affinity = s.beside(); i >= firstNode {
+			a.Affinity = s.hosts[i-firstNode].Affinity()
+		}
+		if name == loadAgent {
+			a.Requests = loadRequests
+		}
+		if err := a.Apply(ctx, s.client); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// What agents request, in cores: most of them idle while a load is offered.
+const (
+	agentRequests = 0.01
+	loadRequests  = 0.25
+)
+
+// beside prefers nodes that are not the plan's.
+func (s *stand) beside() *apply.AffinityApplyConfiguration {
+	var names []string
+	for _, h := range s.hosts {
+		names = append(names, h.Value)
+	}
+	other := apply.NodeSelectorRequirement().WithKey(corev1.LabelHostname).WithOperator(corev1.NodeSelectorOpNotIn).WithValues(names...)
+	return apply.Affinity().WithNodeAffinity(apply.NodeAffinity().WithPreferredDuringSchedulingIgnoredDuringExecution(
+		apply.PreferredSchedulingTerm().WithWeight(100).WithPreference(apply.NodeSelectorTerm().WithMatchExpressions(other))))
+}
+
+func (s *stand) awaitAgents(ctx context.Context) (err error) {
+	s.pods, err = kube.AwaitPods(ctx, s.client, s.namespace, s.names())
+	s.clients = make([]*agent.Client, len(s.pods))
+	return err
+}
+
+// connect reaches the agents that it has not reached yet, or lost.
+func (s *stand) connect(ctx context.Context) error {
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(8)
+	for i, pod := range s.pods {
+		if c := s.clients[i]; c != nil {
+			select {
+			case <-c.Lost():
+			default:
+				continue
+			}
+		}
+		all.Go(func() (err error) {
+			s.clients[i], err = kube.ConnectAgent(ctx, s.config, pod)
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	s.controller, s.load = s.clients[0], s.clients[1]
+	return nil
+}
+
+// removeLimit is how long a cluster may take to remove what is ours.
+const removeLimit = 2 * time.Minute
+
+// close removes all that the journal names.
+func (s *stand) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
+	defer cancel()
+	var errs []error
+	for _, c := range s.clients {
+		if c != nil {
+			errs = append(errs, c.Close())
+		}
+	}
+	return errors.Join(append(errs, s.journal.Close(ctx, remove))...)
+}
