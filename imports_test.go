@@ -54,7 +54,7 @@ var arrows = map[string][]string{
 	"analysis":                      {"experiments"},
 	"internal/cachedir":             {},
 	"cmd/internal/cli":              {},
-	"cmd/heartbed":                  {"cmd/internal/cli", "heart", "heart/policy", "workloads", "testbed", "testbed/sim", "testbed/kind", "testbed/live", "testbed/netns", "testbed/kind/image", "tc", "experiments", "analysis"},
+	"cmd/heartbed":                  {"cmd/internal/cli", "heart", "heart/policy", "workloads", "testbed", "testbed/sim", "testbed/cluster", "testbed/kind", "testbed/live", "testbed/netns", "testbed/kind/image", "tc", "experiments", "analysis"},
 	"cmd/workload":                  {"cmd/internal/cli", "workloads", "workloads/agent", "workloads/service", "workloads/probe", "workloads/loadgen", "workloads/loadgen/loadgentest"},
 	"bench":                         {"heart", "heart/flow", "heart/policy", "heart/xds", "tc", "tc/tctest", "workloads", "workloads/service", "workloads/loadgen/loadgentest", "testbed", "testbed/sim", "testbed/netns", "experiments"},
 }

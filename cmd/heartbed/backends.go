@@ -10,6 +10,7 @@ import (
 
 	"heartbed/experiments"
 	"heartbed/testbed"
+	"heartbed/testbed/cluster"
 	"heartbed/testbed/kind"
 	"heartbed/testbed/live"
 	"heartbed/testbed/netns"
@@ -19,16 +20,21 @@ import (
 // simulator is the backend that runs everywhere and beside every other one.
 const simulator = "sim"
 
+// clusterBackend has flags of its own.
+const clusterBackend = "cluster"
+
 // backends are the places that can run a scenario. A backend is known to the
 // program by its line here and nowhere else.
 var backends = map[string]place{
 	simulator: {sim.Backend{}, "time, CPU and network are simulated, exact to repeat", runtime.GOMAXPROCS(0), nil, nil, nil},
 	"netns":   {netns.Backend{}, "processes in network namespaces of this machine, packets delayed, CPU by quota", 1, netns.CheckClean, netns.Down, nil},
-	"kind":    {cluster, "a Kubernetes cluster in Docker containers, packets delayed, CPU by quota", 1, kind.CheckClean, kind.Down, cluster.Close},
+	"kind":    {inDocker, "a Kubernetes cluster in Docker containers, packets delayed, CPU by quota", 1, kind.CheckClean, kind.Down, inDocker.Close},
+
+	clusterBackend: {ownCluster, "a namespace of a Kubernetes cluster of yours, as it is", 1, cluster.CheckClean, cluster.Down, ownCluster.Close},
 }
 
-// cluster is kept from trial to trial; close removes it.
-var cluster = &kind.Backend{}
+// inDocker is kept from trial to trial; close removes it.
+var inDocker = &kind.Backend{}
 
 // place is a backend with what the command line must know of it.
 type place struct {

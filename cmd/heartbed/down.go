@@ -14,11 +14,12 @@ import (
 func downCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
-		Short: "Remove what killed runs left on this machine",
-		Long: `Live backends write every change to this machine into a journal before they
-make it and undo it when a trial ends. After a kill or a crash this command
-undoes what the journals still name: namespaces with their processes, CPU
-groups, clusters and files. Runs that are going on are left alone.`,
+		Short: "Remove what killed runs left on this machine, and in clusters",
+		Long: `Live backends write every change to this machine, or to a cluster, into a
+journal before they make it and undo it when a trial ends. After a kill or a
+crash this command undoes what the journals still name: namespaces with their
+processes, CPU groups, clusters and files, and what is ours in a Kubernetes
+cluster. Runs that are going on are left alone.`,
 		Example: "  heartbed down",
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -12,10 +15,10 @@ import (
 func imageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "image",
-		Short:   "Make the images that the backend kind runs on",
-		Example: "  heartbed image build",
+		Short:   "Make the images that the backends kind and cluster run on",
+		Example: "  heartbed image build\n  heartbed image programs --output programs.tar",
 	}
-	cmd.AddCommand(imageBuildCommand())
+	cmd.AddCommand(imageBuildCommand(), imageProgramsCommand())
 	return cmd
 }
 
@@ -73,4 +76,53 @@ The name of the image is printed on stdout.`,
 	f.StringVar(&o.Mirror, "mirror", "", "Debian mirror (default: that of mmdebstrap)")
 	f.StringVar(&o.Output, "output", "", "also write the image to this file, for 'docker load' on another machine")
 	return cmd
+}
+
+func imageProgramsCommand() *cobra.Command {
+	var output, program string
+	cmd := &cobra.Command{
+		Use:   "programs --output FILE",
+		Short: "Write the image of our own programs, for a registry of yours",
+		Long: `Writes the image that the backend cluster runs, one static program and no
+more, as a docker archive. Bring it to where the nodes of your cluster get
+their images from with a tool of yours, and name it there with 'heartbed run
+--image'. Its name in the archive is printed on stdout; the same program gives
+the same name.`,
+		Example: `  heartbed image programs --output programs.tar
+  docker load --input programs.tar      # then docker tag, docker push
+  skopeo copy docker-archive:programs.tar docker://registry.lab/heartbed:1`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output == "" {
+				return fmt.Errorf("%w: --output: found none, expected a file", cli.ErrUsage)
+			}
+			archive, err := programs(cmd.Context(), program)
+			if err != nil {
+				return err
+			}
+			if err := copyFile(archive.File, output); err != nil {
+				return fmt.Errorf("write the image: %w", err)
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), archive.Name)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&output, "output", "", "file that gets the image")
+	cmd.Flags().StringVar(&program, "program", "", "the workload program (default: beside heartbed, else built from the source tree)")
+	return cmd
+}
+
+// copyFile writes a copy that everybody may run.
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }

@@ -10,6 +10,7 @@ import (
 
 	"heartbed/cmd/internal/cli"
 	"heartbed/experiments"
+	"heartbed/testbed/cluster"
 )
 
 func main() { cli.Main(Run) }
@@ -17,7 +18,7 @@ func main() { cli.Main(Run) }
 // Run executes one command line and gives its exit code. Data goes to stdout,
 // progress and errors to stderr.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return cli.Run(ctx, rootCommand(), args, stdout, stderr, experiments.ErrInput)
+	return cli.Run(ctx, rootCommand(), args, stdout, stderr, experiments.ErrInput, cluster.ErrInput)
 }
 
 func rootCommand() *cobra.Command {

@@ -40,7 +40,8 @@ report sets both side by side.`,
 		Example: `  heartbed run --scenario A
   heartbed run --scenario LAN --app dag --policy heart,lata --rps 200,400 --reps 6
   heartbed run --file mine.yaml --out out/mine --quick
-  heartbed run --scenario A --backend netns --short    # as root`,
+  heartbed run --scenario A --backend netns --short    # as root
+  heartbed run --scenario A --backend cluster --short --context lab --image registry.lab/heartbed:1`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd)
@@ -63,6 +64,7 @@ report sets both side by side.`,
 	flags.BoolVar(&f.short, "short", false, "the scenario's short form, for backends that take real time (see 'heartbed scenarios show')")
 	flags.BoolVar(&f.alone, "alone", false, "do not simulate the same plan beside a run on another backend")
 	flags.BoolVar(&f.clean, "clean", false, "first remove what killed runs left on this machine, as 'heartbed down' does")
+	flags.AddFlagSet(clusterFlags())
 	flags.IntVar(&f.workers, "workers", 0, "trials at the same time (default what the backend bears)")
 	return cmd
 }
@@ -73,6 +75,9 @@ func (f *runFlags) run(cmd *cobra.Command) (err error) {
 	}
 	if f.workers < 0 {
 		return fmt.Errorf("%w: --workers is %d, expected 1 or more", cli.ErrUsage, f.workers)
+	}
+	if err := checkClusterFlags(cmd, f.backend); err != nil {
+		return err
 	}
 	job, err := f.job(cmd, f.backend)
 	if err != nil {
