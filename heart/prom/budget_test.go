@@ -162,6 +162,7 @@ func TestBudget(t *testing.T) {
 	if _, err := peakMemory(); err != nil {
 		t.Skip(err)
 	}
+	testbedtest.Require(t, "kind", nil) // not with -short, before it takes its time
 	s, err := large(t)
 	testbedtest.Require(t, "kind", err)
 	cost := s.cost(t)

@@ -73,6 +73,9 @@ func (s *sieve) sift(body io.Reader) ([]byte, error) {
 	case in.Error != nil:
 		return nil, &v1.Error{Type: v1.ErrBadResponse, Msg: in.Error.Error()}
 	}
+	if _, err := io.Copy(io.Discard, body); err != nil { // at its end the connection is free for the next query
+		return nil, err
+	}
 	return json.Marshal(answer)
 }
 

@@ -2,12 +2,17 @@ package prom
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -114,4 +119,37 @@ func TestSieve(t *testing.T) {
 		var answer *v1.Error
 		require.ErrorAs(t, err, &answer, "%s", faulty)
 	}
+}
+
+// All queries of all observations go over one connection, those with answers
+// too long for a stated length, too.
+func TestConnectionIsKept(t *testing.T) {
+	p := prometheus(t)
+	e := p.exporter(t)
+	callers := map[string]float64{}
+	for i := range 100 {
+		callers[fmt.Sprintf("a%d", i)] = 1
+	}
+	page := ourPage("b1", 1, callers)
+	e.play(page, page)
+	e.played(t)
+	target, err := url.Parse(p.URL)
+	require.NoError(t, err)
+	var opened atomic.Int32
+	proxy := httptest.NewUnstartedServer(httputil.NewSingleHostReverseProxy(target))
+	proxy.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	proxy.Start()
+	defer proxy.Close()
+	c := p.config(t, ours, ours)
+	c.Address = proxy.URL
+	o := observer(t, c, pair())
+	for range 3 {
+		_, err := o.Observe(t.Context())
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 1, opened.Load())
 }
