@@ -72,7 +72,7 @@ var testArrows = map[string][]string{
 	"testbed/netns":      {"testbed/testbedtest", "workloads"},
 	"testbed/kind":       {"testbed/testbedtest", "workloads"},
 	"testbed/kind/image": {"testbed/testbedtest"},
-	"testbed/cluster":    {"heart", "testbed/kind", "testbed/kind/image", "testbed/testbedtest", "workloads"},
+	"testbed/cluster":    {"heart", "heart/istio/istiotest", "testbed/kind", "testbed/kind/image", "testbed/testbedtest", "workloads"},
 	"workloads/service":  {"heart/xds", "tc", "testbed/testbedtest"},
 	"experiments":        {"testbed/sim", "testbed/netns", "testbed/kind", "testbed/testbedtest", "analysis"},
 	"analysis":           {"testbed/sim", "heart", "heart/policy", "workloads"},
