@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -70,6 +71,7 @@ func (c *cluster) stages() []live.Stage {
 		{Name: "create the cluster", Limit: 5 * time.Minute, Do: c.create},
 		{Name: "create the controller's container", Limit: 30 * time.Second, Do: c.createBeside},
 		{Name: "wait for the nodes", Limit: time.Minute, Do: c.awaitNodes},
+		{Name: "hand out the kubeconfig", Limit: 10 * time.Second, Do: c.handOut},
 		{Name: "route to the pods", Limit: 10 * time.Second, Do: c.routeToPods},
 	}
 }
@@ -85,7 +87,36 @@ func (c *cluster) makeFolder(context.Context) error {
 	return os.Mkdir(c.folder, 0o700)
 }
 
-func (c *cluster) kubeconfig() string { return filepath.Join(c.folder, "kubeconfig") }
+// kubeconfigName is the name of every kubeconfig that is written.
+const kubeconfigName = "kubeconfig"
+
+func (c *cluster) kubeconfig() string { return filepath.Join(c.folder, kubeconfigName) }
+
+// handOut writes the kubeconfig where the user asked for it. A file of that name
+// that is there is somebody else's.
+func (c *cluster) handOut(context.Context) error {
+	if c.options.Kubeconfig == "" {
+		return nil
+	}
+	to, err := filepath.Abs(c.options.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	if filepath.Base(to) != kubeconfigName {
+		return fmt.Errorf("kubeconfig: found %q, expected a file of the name %s", to, kubeconfigName)
+	}
+	if _, err := os.Stat(to); !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, fmt.Errorf("found %s already: remove it, or choose another folder", to))
+	}
+	raw, err := os.ReadFile(c.kubeconfig())
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(c.claim(kindFile, to), os.MkdirAll(filepath.Dir(to), 0o755)); err != nil {
+		return err
+	}
+	return os.WriteFile(to, raw, 0o600)
+}
 
 // removeLimit is how long containers may take to be removed.
 const removeLimit = 2 * time.Minute

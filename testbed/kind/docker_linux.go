@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 // Kinds of changes to the host.
 const (
 	kindFolder    live.Kind = "folder"    // kubeconfig and the link named docker
+	kindFile      live.Kind = "file"      // kubeconfig where the user wants it
 	kindNetwork   live.Kind = "network"   // of Docker
 	kindCluster   live.Kind = "cluster"   // the containers of its nodes with their volumes
 	kindContainer live.Kind = "container" // beside the cluster
@@ -81,6 +83,12 @@ func remove(ctx context.Context, e live.Entry) error {
 		}
 		return os.RemoveAll(e.Name)
 	}
+	if e.Kind == kindFile {
+		if !filepath.IsAbs(e.Name) || filepath.Base(e.Name) != kubeconfigName {
+			return fmt.Errorf("found %q, expected a file %s", e.Name, kubeconfigName)
+		}
+		return ignoreMissing(os.Remove(e.Name))
+	}
 	if len(e.Name) <= len(namePrefix) || !strings.HasPrefix(e.Name, namePrefix) {
 		return fmt.Errorf("found %q, expected a name %s*", e.Name, namePrefix)
 	}
@@ -98,6 +106,13 @@ func remove(ctx context.Context, e live.Entry) error {
 		return err
 	}
 	return errors.New("kind is unknown")
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // removeContainers removes those that match a filter, with their volumes.

@@ -30,6 +30,9 @@ type Options struct {
 	Image string
 	// Workload is the path of the workload program, as in package netns.
 	Workload string
+	// Kubeconfig is a file that gives kubectl access to the cluster while it
+	// stands; empty = none. A user's own kubeconfig is never touched.
+	Kubeconfig string
 	// Journals is the folder of the journals; empty = DefaultJournals().
 	Journals string
 	// OnStage is told of each stage of setting up that has ended; nil = nobody.
