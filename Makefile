@@ -43,6 +43,7 @@ test-netns: ## run the tests of the live parts; as root, HEARTBED_REQUIRE=netns 
 
 test-kind: ## run the tests on Kubernetes; with Docker, HEARTBED_REQUIRE=kind forbids to skip
 	go test -count=1 -p 1 -timeout 40m $(KIND)
+	go test -count=1 -timeout 40m ./experiments -run "Kind|Ablation" -backend kind
 
 bench: ## measure speed, against LEMON where it is installed (Debian: liblemon-dev)
 	go run ./bench

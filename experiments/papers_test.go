@@ -10,19 +10,23 @@ import (
 
 	"heartbed/analysis"
 	"heartbed/experiments"
-	"heartbed/testbed/sim"
 )
 
 // These tests run what the papers report, in the simulator, and assert what
 // the calibration can carry: orders and ratios of medians over six seeds.
 // Every figure is printed; go test -v shows them.
 
-const seeds = 6
+const (
+	seeds = 6
+	// shortRepetitions are too few for an interval: an order of medians is all
+	// that is asserted of them.
+	shortRepetitions = 3
+)
 
 // cells are the results of one scenario by "app/method/rps".
 type cells map[string]analysis.Cell
 
-// run runs a selection of a scenario in the simulator.
+// run runs a selection of a scenario on the backend of -backend.
 func run(t *testing.T, scenario string, sel experiments.Selection) analysis.Set {
 	t.Helper()
 	if testing.Short() {
@@ -30,10 +34,14 @@ func run(t *testing.T, scenario string, sel experiments.Selection) analysis.Set 
 	}
 	s, err := experiments.Load(scenario)
 	require.NoError(t, err)
-	e, err := s.Experiment(sel, "sim")
+	place, workers := backend(t), 1
+	if onSimulator() {
+		workers = 2
+	}
+	e, err := s.Experiment(sel, *backendFlag)
 	require.NoError(t, err)
 	dir := t.TempDir()
-	outcome, err := e.Run(t.Context(), sim.Backend{}, experiments.Options{Dir: dir, Workers: 2})
+	outcome, err := e.Run(t.Context(), place, experiments.Options{Dir: dir, Workers: workers})
 	require.NoError(t, err)
 	require.NoError(t, outcome.Failure())
 	set, err := analysis.Read(dir)
@@ -41,10 +49,14 @@ func run(t *testing.T, scenario string, sel experiments.Selection) analysis.Set 
 	return set
 }
 
-// measure runs a selection over six seeds and prints its cells.
+// measure runs a selection over six seeds, or where time is real in the
+// scenario's short form, and prints its cells.
 func measure(t *testing.T, scenario string, sel experiments.Selection) cells {
 	t.Helper()
 	sel.Repetitions = seeds
+	if !onSimulator() {
+		sel.Short, sel.Repetitions = true, shortRepetitions
+	}
 	set := run(t, scenario, sel)
 	found := cells{}
 	for _, c := range set.Cells() {
@@ -129,8 +141,14 @@ func TestSchedulingTime(t *testing.T) {
 
 // HEART without its parts. "Without trend" means equal shares; with only the
 // last window there is no difference in the simulator, which is printed and
-// not asserted.
+// not asserted. With -backend kind or netns equal shares are compared on real
+// processes, in the short form.
 func TestAblation(t *testing.T) {
+	if !onSimulator() {
+		c := measure(t, "ablation-A", experiments.Selection{})
+		c.ratio(t, "pair/heart-equal/85", "pair/heart/85", 1, 1000)
+		return
+	}
 	for _, scenario := range []string{"ablation-A", "ablation-B"} {
 		t.Run("trend "+scenario, func(t *testing.T) {
 			c := measure(t, scenario, experiments.Selection{RPS: []float64{85}})

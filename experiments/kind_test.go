@@ -1,0 +1,85 @@
+package experiments_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/e2e-framework/pkg/envconf"
+	"sigs.k8s.io/e2e-framework/pkg/features"
+
+	"heartbed/analysis"
+	"heartbed/experiments"
+	"heartbed/testbed/testbedtest"
+)
+
+// seenPoints is how far a seen share may be from the table's, of some 750
+// requests a caller group: chance alone makes 1.8 points.
+const seenPoints = 0.06
+
+// A short pairwise experiment with three policies on a kind cluster: kube-proxy
+// deals connections, and the callers of the others send what their table says.
+func TestPairwiseOnKind(t *testing.T) {
+	testbedtest.Require(t, "kind", cluster.Check(t.Context()))
+	results := map[string]experiments.Result{}
+	environment.Test(t, features.New("pairwise experiment").
+		Setup(func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
+			results = runFile(ctx, t, "testdata/kind.yaml")
+			return ctx
+		}).
+		Assess("every run is valid", func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
+			for name, r := range results {
+				require.Equal(t, experiments.Valid, r.Verdict, "%s: %v %s", name, r.Reasons, r.Error)
+				t.Logf("%-10s P99 %.0f ms, %v", name, r.LatencyMs.P99, r.Warnings)
+			}
+			return ctx
+		}).
+		Assess("seen shares are the table's", func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
+			for _, name := range []string{"lata", "heart"} {
+				followsTable(t, name, results[name])
+			}
+			return ctx
+		}).
+		Assess("kube-proxy reaches every replica", func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
+			reached := map[string]bool{}
+			for _, s := range results["kubeproxy"].Shares {
+				reached[s.To] = reached[s.To] || s.Requests > 0
+			}
+			require.GreaterOrEqual(t, len(reached), 6, "three replicas of two components: %v", reached)
+			return ctx
+		}).Feature())
+}
+
+// runFile runs a scenario file on the cluster and gives its results by method.
+func runFile(ctx context.Context, t *testing.T, file string) map[string]experiments.Result {
+	t.Helper()
+	s, err := experiments.LoadFile(file)
+	require.NoError(t, err)
+	e, err := s.Experiment(experiments.Selection{}, "kind")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	outcome, err := e.Run(ctx, cluster, experiments.Options{Dir: dir})
+	require.NoError(t, err)
+	require.NoError(t, outcome.Failure(), "%v", outcome.Results)
+	_, err = analysis.Read(dir)
+	require.NoError(t, err)
+	results := map[string]experiments.Result{}
+	for _, r := range outcome.Results {
+		results[r.Trial.Policy] = r
+	}
+	return results
+}
+
+// followsTable asserts that what was seen is what was intended.
+func followsTable(t *testing.T, name string, r experiments.Result) {
+	t.Helper()
+	compared := 0
+	for _, s := range r.Shares {
+		if s.Intended == nil || s.Requests == 0 {
+			continue
+		}
+		require.InDelta(t, *s.Intended, s.Seen, seenPoints, "%s: %s to %s", name, s.From, s.To)
+		compared++
+	}
+	require.NotZero(t, compared, "%s: no share to compare", name)
+}
