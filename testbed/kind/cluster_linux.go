@@ -254,11 +254,20 @@ func (c *cluster) routeToPods(ctx context.Context) error {
 	return nil
 }
 
-// load gives the nodes the image in an archive, unless they have it.
+// load gives the workers the image in an archive, unless they have it.
 func (c *cluster) load(ctx context.Context, name, archive string) error {
 	if c.loaded == name {
 		return nil
 	}
+	if err := c.loadInto(ctx, archive, isWorker); err != nil {
+		return err
+	}
+	c.loaded = name
+	return nil
+}
+
+// loadInto gives some nodes the image in an archive.
+func (c *cluster) loadInto(ctx context.Context, archive string, wanted func(node string) bool) error {
 	return withDocker(c.folder, c.name, func() error {
 		nodes, err := c.provider.ListInternalNodes(c.name)
 		if err != nil {
@@ -267,7 +276,7 @@ func (c *cluster) load(ctx context.Context, name, archive string) error {
 		loads, ctx := errgroup.WithContext(ctx)
 		loads.SetLimit(2)
 		for _, node := range nodes {
-			if strings.HasSuffix(node.String(), "-control-plane") {
+			if !wanted(node.String()) {
 				continue
 			}
 			loads.Go(func() error {
@@ -285,11 +294,7 @@ func (c *cluster) load(ctx context.Context, name, archive string) error {
 				return nil
 			})
 		}
-		if err := loads.Wait(); err != nil {
-			return err
-		}
-		c.loaded = name
-		return nil
+		return loads.Wait()
 	})
 }
 

@@ -33,7 +33,7 @@ func (b *Backend) Fault(ctx context.Context, node string, f Fault) (undo func(co
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.kept == nil {
-		return nil, errors.New("no cluster stands")
+		return nil, errNone
 	}
 	for i, n := range b.kept.plan.Nodes {
 		if n.Name == node {

@@ -37,23 +37,8 @@ type session struct {
 func (b *Backend) start(ctx context.Context, p testbed.Plan) (testbed.Session, error) {
 	began := time.Now()
 	slow := slowest{tell: b.Options.OnStage}
-	if b.kept != nil && b.kept.key != clusterKey(p, b.Options.image()) {
-		if err := b.forget(); err != nil {
-			return nil, err
-		}
-	}
-	if b.kept == nil {
-		if err := errors.Join(check(ctx, b.Options), CheckClean(b.Options.Journals)); err != nil {
-			return nil, err
-		}
-		c, err := newCluster(b.Options, p)
-		if err != nil {
-			return nil, err
-		}
-		if err := slow.run(ctx, c.stages()); err != nil {
-			return nil, errors.Join(err, c.close())
-		}
-		b.kept = c
+	if err := b.stand(ctx, p, &slow); err != nil {
+		return nil, err
 	}
 	s := newSession(b.kept, p)
 	if err := slow.run(ctx, s.stages()); err != nil {
@@ -62,16 +47,6 @@ func (b *Backend) start(ctx context.Context, p testbed.Plan) (testbed.Session, e
 	s.Notes = append(s.Notes, fmt.Sprintf("set-up: %d nodes and %d pods stood after %.1f s, of which to %s %.1f s",
 		len(s.Layout.Nodes), len(s.workloads.Pods), time.Since(began).Seconds(), slow.name, slow.took.Seconds()))
 	return s, nil
-}
-
-// forget removes the kept cluster.
-func (b *Backend) forget() error {
-	if b.kept == nil {
-		return nil
-	}
-	c := b.kept
-	b.kept = nil
-	return c.close()
 }
 
 // slowest remembers the slowest of all stages.
