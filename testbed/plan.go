@@ -24,7 +24,8 @@ type Plan struct {
 	Timing      Timing                `yaml:"timing"`
 	Control     Control               `yaml:"control"`
 	Antagonists []Antagonist          `yaml:"antagonists"`
-	Seed        uint64                `yaml:"seed"` // of arrivals, service times and routing draws
+	Autoscale   *Autoscale            `yaml:"autoscale,omitempty" json:",omitempty"` // nil = the replicas stay as they are
+	Seed        uint64                `yaml:"seed"`                                  // of arrivals, service times and routing draws
 }
 
 // Node is a machine of the testbed.
@@ -124,7 +125,7 @@ func (p Plan) Validate() error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	faults := []error{p.checkSymmetry()}
+	faults := []error{p.checkSymmetry(), p.checkAutoscale()}
 	at := t.NodeIndex()
 	for i, a := range p.Antagonists {
 		for _, name := range a.Nodes {

@@ -59,6 +59,7 @@ type Measurement struct {
 	Seen       []SeenShare           // requests that really went from replica to replica
 	Tables     []TimedTable          // every table applied, in order
 	Throttled  map[string]Throttling // by replica; absent = no quota
+	Scaling    []ScalePoint          // every change of the scaled component's replicas, in order
 	StepErrors []string
 	Events     int64 // simulator only: events processed
 	Warnings   []string

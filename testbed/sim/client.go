@@ -200,14 +200,17 @@ func (c *client) newRequest() int32 {
 }
 
 // answered is the arrival of an answer at the client.
-func (c *client) answered(w *world, r int32, version uint32) {
+func (c *client) answered(w *world, r int32, version uint32, failed bool) {
 	x := c.requests[r]
 	c.free = append(c.free, r)
 	if !x.live || x.version != version {
 		return // nobody waits for it any more
 	}
 	c.leave(w, r)
-	if x.due >= c.from && x.due < c.to {
+	switch measured := x.due >= c.from && x.due < c.to; {
+	case measured && failed:
+		c.measured.Failed++
+	case measured:
 		c.measured.Answered++
 		c.latencies += float64(w.now - x.due)
 		if c.measured.Latency.RecordValue((w.now-x.due)/1000) != nil {
@@ -280,7 +283,7 @@ func (c *client) finish(w *world) {
 			m.CutOff++
 		}
 	}
-	m.Offered = m.Answered + m.TimedOut + m.CutOff
+	m.Offered = m.Answered + m.Failed + m.TimedOut + m.CutOff
 	if c.conns != nil {
 		due := int64(0)
 		for _, conn := range c.conns {

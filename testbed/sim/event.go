@@ -16,6 +16,9 @@ const (
 	window                       // a utilisation window ends
 	antagonise                   // antagonist source idx starts or ends a burst
 	phase                        // warm-up, gap or measurement begins or ends
+	scale                        // the scaler acts
+	podTurn                      // the container of replica idx starts or is ready, if ver still holds
+	endpoints                    // the controller hears of other ready pods
 )
 
 type event struct {

@@ -54,7 +54,7 @@ func (s *scraper) read(w *world) {
 func (w *world) observe() heart.Observation {
 	s := &w.scrapes
 	o := heart.Observation{
-		Topology: w.topology, End: time.Unix(0, w.now).UTC(),
+		Topology: w.visible(), End: time.Unix(0, w.now).UTC(),
 		Replicas: map[string]heart.Sample{}, Calls: map[heart.Call]float64{},
 	}
 	last := len(s.kept) - 1
@@ -74,6 +74,9 @@ func (w *world) observe() heart.Observation {
 	a, b := s.kept[first], s.kept[last]
 	o.End, o.Window = time.Unix(0, b.at).UTC(), time.Duration(b.at-a.at)
 	for i, r := range w.replicas {
+		if !w.present(int32(i)) || w.scaled != nil && w.scaled.pods[i] != nil && w.scaled.pods[i].changed > a.at {
+			continue // was not there for the whole window
+		}
 		o.Replicas[r.Name] = heart.Sample{
 			CPUSeconds: (b.cpu[i] - a.cpu[i]) / 1e9,
 			Requests:   float64(b.done[i] - a.done[i]),
@@ -105,7 +108,7 @@ func (c *client) endWindow(w *world) {
 		busy := map[string]float64{}
 		for i, s := range w.stations {
 			s.settle(w.now)
-			if w.replicas[i].Component != testbed.GatewayComponent {
+			if w.replicas[i].Component != testbed.GatewayComponent && (w.scaled == nil || w.scaled.pods[i] == nil) {
 				busy[w.replicas[i].Name] = (s.cpu - c.windowCPU[i]) / (float64(w.now-c.windowFrom) * s.usable())
 			}
 		}
@@ -146,6 +149,7 @@ func (w *world) measurement() testbed.Measurement {
 			m.Throttled[w.replicas[i].Name] = s.quota.stats
 		}
 	}
+	m.Scaling = w.scaled.scaling(c.began)
 	m.Events = w.counted
 	return m
 }

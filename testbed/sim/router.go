@@ -33,12 +33,13 @@ type router struct {
 	rng        *rand.Rand
 	components int32
 	threads    int32
-	routes     []*route   // by caller replica and callee component
-	turn       [][]uint32 // by caller and component: next replica of each share
-	active     [][]int32  // by caller: outstanding requests by thread and replica
-	idle       [][]int32  // by caller and component: replicas of idle connections
-	seen       []int64    // requests by caller and callee replica
-	calls      []int64    // answered requests by caller and callee component
+	routes     []*route           // by caller replica and callee component
+	turn       [][]uint32         // by caller and component: next replica of each share
+	active     [][]int32          // by caller: outstanding requests by thread and replica
+	idle       [][]int32          // by caller and component: replicas of idle connections
+	seen       []int64            // requests by caller and callee replica
+	calls      []int64            // answered requests by caller and callee component
+	table      heart.RoutingTable // in force
 	tables     []testbed.TimedTable
 }
 
@@ -53,49 +54,63 @@ func newRouter(w *world, rng *rand.Rand) router {
 
 // route puts a table into force.
 func (w *world) route(table heart.RoutingTable) error {
-	if err := table.Validate(w.topology); err != nil {
+	if err := table.Validate(w.visible()); err != nil {
 		return fmt.Errorf("route: %w", err)
 	}
-	r := &w.router
+	w.router.compile(table)
+	w.router.tables = append(w.router.tables, testbed.TimedTable{At: time.Duration(w.now), Table: table})
+	return nil
+}
+
+// compile makes routes of a table, less the replicas that are not ready.
+func (r *router) compile(table heart.RoutingTable) {
+	w := r.world
+	r.table = table
 	index := make(map[string]int32, len(w.replicas))
 	for i, x := range w.replicas {
 		index[x.Name] = int32(i)
 	}
 	members := make(map[string][]int32, len(table.Groups))
+	ready := make(map[string][]int32, len(table.Groups))
 	for _, g := range table.Groups {
 		for _, name := range g.Replicas {
 			members[g.Name] = append(members[g.Name], index[name])
 		}
+		ready[g.Name] = slices.DeleteFunc(slices.Clone(members[g.Name]), func(i int32) bool { return !w.present(i) })
 	}
 	clear(r.routes)
 	for _, entry := range table.Routes {
 		compiled := &route{balancer: entry.Balancer}
 		sum := uint64(0)
 		for _, s := range entry.Shares {
-			if s.Weight == 0 {
+			if s.Weight == 0 || len(ready[s.To]) == 0 {
 				continue
 			}
 			sum += uint64(s.Weight)
 			compiled.upTo = append(compiled.upTo, sum)
-			compiled.groups = append(compiled.groups, members[s.To])
+			compiled.groups = append(compiled.groups, ready[s.To])
 		}
-		to := w.components[entry.To].index
 		for _, caller := range members[entry.From] {
-			k := caller*r.components + to
-			r.routes[k] = compiled
-			r.turn[k] = make([]uint32, len(compiled.groups))
-			for s := range r.turn[k] {
-				r.turn[k][s] = r.rng.Uint32() // callers do not all start with the same replica
-			}
+			r.install(caller, w.components[entry.To].index, compiled)
 		}
 	}
-	r.tables = append(r.tables, testbed.TimedTable{At: time.Duration(w.now), Table: table})
-	return nil
+	w.scaled.inherit(r)
+}
+
+// install makes a route that of a caller.
+func (r *router) install(caller, to int32, compiled *route) {
+	k := caller*r.components + to
+	r.routes[k] = compiled
+	r.turn[k] = make([]uint32, len(compiled.groups))
+	for s := range r.turn[k] {
+		r.turn[k][s] = r.rng.Uint32() // callers do not all start with the same replica
+	}
 }
 
 var errNoRoute = errors.New("a caller has no route; route a table before the load starts")
 
-// pick chooses the replica of a component for a request of caller.
+// pick chooses the replica of a component for a request of caller; none = no
+// replica is ready.
 func (r *router) pick(caller, to int32) pick {
 	k := caller*r.components + to
 	rt := r.routes[k]
@@ -106,6 +121,10 @@ func (r *router) pick(caller, to int32) pick {
 		return pick{replica: caller, thread: none, to: to}
 	}
 	p := pick{thread: none, to: to}
+	if len(rt.groups) == 0 {
+		p.replica = none
+		return p
+	}
 	switch rt.balancer {
 	case heart.LeastRequest:
 		p.replica, p.thread = r.leastRequest(caller, r.group(rt))
@@ -160,10 +179,12 @@ func (r *router) leastRequest(caller int32, group []int32) (replica, thread int3
 // connection takes an idle connection of the pool or opens one to a replica
 // at random. Open connections outlive a change of the table.
 func (r *router) connection(k int32, rt *route) (replica int32, pooled bool) {
-	if n := len(r.idle[k]); n > 0 {
+	for n := len(r.idle[k]); n > 0; n-- {
 		replica = r.idle[k][n-1]
 		r.idle[k] = r.idle[k][:n-1]
-		return replica, true
+		if r.world.present(replica) {
+			return replica, true
+		}
 	}
 	group := r.group(rt)
 	return group[r.rng.IntN(len(group))], true

@@ -16,6 +16,8 @@ type visit struct {
 	picked  pick
 	step    int32
 	pending int32 // calls not yet answered
+	failed  bool
+	life    uint32 // of the container that it runs in; see pod
 	work    float64
 	draws   workloads.Draws
 }
@@ -32,6 +34,10 @@ func (w *world) newVisit() int32 {
 
 // begin is the arrival of a visit at its replica.
 func (w *world) begin(v int32) {
+	if w.lost(v) {
+		w.fail(v)
+		return
+	}
 	if w.plan.App.Server.HoldSlot {
 		s := w.stations[w.visits[v].replica]
 		if s.slots > 0 && s.held >= s.slots {
@@ -48,7 +54,10 @@ func (w *world) advance(v int32) {
 	for {
 		x := &w.visits[v]
 		prog := w.replicas[x.replica].component
-		if int(x.step) == len(prog.steps) {
+		if w.lost(v) {
+			x.failed = true
+		}
+		if x.failed || int(x.step) == len(prog.steps) {
 			w.reply(v)
 			return
 		}
@@ -84,23 +93,81 @@ func (w *world) call(v int32, prog *component, i int32) bool {
 
 // callOne sends the n-th request of a step from visit v's replica to a component.
 func (w *world) callOne(v, to, step int32, n int) {
+	w.visits[v].pending++
+	c := heldCall{visit: v, step: step, n: n}
+	if w.scaled.limited(to) {
+		w.scaled.hold(w, c)
+		w.scaled.release(w)
+		return
+	}
+	w.dispatch(c, w.router.pick(w.visits[v].replica, to))
+}
+
+// dispatch sends a call to the replica that was picked for it. Where there is
+// none, the caller's proxy answers that.
+func (w *world) dispatch(c heldCall, p pick) {
 	child := w.newVisit()
-	x := &w.visits[v]
-	x.pending++
-	p := w.router.pick(x.replica, to)
+	x := &w.visits[c.visit]
 	w.visits[child] = visit{
-		parent: v, request: none, replica: p.replica, caller: x.replica, picked: p,
-		draws: x.draws.Child(int(to), int(step), n),
+		parent: c.visit, request: none, replica: p.replica, caller: x.replica, picked: p,
+		draws: x.draws.Child(int(p.to), int(c.step), c.n),
+	}
+	if p.replica == none {
+		w.visits[child].failed = true
+		w.events.push(w.now, answer, child, 0)
+		return
+	}
+	if q := w.pod(p.replica); q != nil {
+		w.visits[child].life = q.life
+		q.load(w.now, 1)
 	}
 	w.events.push(w.arrival(x.replica, p.replica, x.replica), arrive, child, 0)
+}
+
+// pod of a replica; nil where its component is not scaled.
+func (w *world) pod(replica int32) *pod {
+	if w.scaled == nil {
+		return nil
+	}
+	return w.scaled.pods[replica]
+}
+
+// lost says whether the container that a visit was sent to is gone, or cannot
+// bear one more request.
+func (w *world) lost(v int32) bool {
+	x := &w.visits[v]
+	p := w.pod(x.replica)
+	if p == nil {
+		return false
+	}
+	if limit := w.scaled.plan.DiesAt; limit > 0 && p.running && p.life == x.life && p.active > limit {
+		w.scaled.kill(w, x.replica)
+	}
+	return p.life != x.life
+}
+
+// fail answers a visit with an error.
+func (w *world) fail(v int32) {
+	w.visits[v].failed = true
+	w.reply(v)
 }
 
 // reply sends the visit's answer back.
 func (w *world) reply(v int32) {
 	x := &w.visits[v]
 	s := w.stations[x.replica]
-	s.done++
-	if w.plan.App.Server.HoldSlot {
+	if !x.failed {
+		s.done++
+	}
+	p := w.pod(x.replica)
+	alive := p == nil || p.life == x.life
+	if p != nil && alive {
+		p.load(w.now, -1)
+		if w.scaled.limited(w.replicas[x.replica].component.index) {
+			defer w.scaled.release(w)
+		}
+	}
+	if w.plan.App.Server.HoldSlot && alive {
 		s.held--
 		if s.queue.len() > 0 {
 			s.held++
@@ -120,12 +187,13 @@ func (w *world) answered(v int32) {
 	x := w.visits[v]
 	w.free = append(w.free, v)
 	if x.parent == none {
-		w.client.answered(w, x.request, x.version)
+		w.client.answered(w, x.request, x.version, x.failed)
 		return
 	}
 	w.router.release(x.caller, x.picked)
 	parent := &w.visits[x.parent]
 	parent.pending--
+	parent.failed = parent.failed || x.failed
 	if parent.pending == 0 {
 		w.advance(x.parent)
 	}

@@ -18,6 +18,8 @@ const (
 	routingStream
 	jitterStream
 	// from here on testbed.Plan.Bursts
+
+	startStream uint64 = 1 << 32 // start times of pods
 )
 
 // world is the state of one simulation.
@@ -39,6 +41,7 @@ type world struct {
 	jitter     *rand.Rand
 
 	router   router
+	scaled   *autoscaler // nil = replicas stay as they are
 	visits   []visit
 	free     []int32
 	sampler  *workloads.Sampler
@@ -77,6 +80,10 @@ func newWorld(p testbed.Plan) (*world, error) {
 	w.client = newClient(p)
 	w.scrapes = newScraper(p.Control)
 	w.antagons = newAntagonists(p, w.topology.NodeIndex())
+	var err error
+	if w.scaled, err = newAutoscaler(w); err != nil {
+		return nil, fmt.Errorf("start simulation: autoscale: %w", err)
+	}
 	return w, nil
 }
 
@@ -182,6 +189,10 @@ func (w *world) start() {
 	for i := range w.antagons {
 		w.antagons[i].schedule(w, int32(i))
 	}
+	if w.scaled != nil {
+		w.scaled.note(w)
+		w.events.push(w.now, scale, 0, 0)
+	}
 }
 
 func (w *world) handle(ctx context.Context, e event, control func(context.Context) error) {
@@ -204,9 +215,7 @@ func (w *world) handle(ctx context.Context, e event, control func(context.Contex
 		w.scrapes.read(w)
 		w.events.push(w.now+int64(w.scrapes.every), scrape, 0, 0)
 	case controlStep:
-		if err := control(ctx); err != nil {
-			w.client.measured.StepErrors = append(w.client.measured.StepErrors, fmt.Sprintf("at %v: %v", timeOf(w.now), err))
-		}
+		w.step(ctx, control)
 		w.events.push(w.now+int64(w.plan.Control.Period), controlStep, 0, 0)
 	case window:
 		w.client.endWindow(w)
@@ -214,5 +223,39 @@ func (w *world) handle(ctx context.Context, e event, control func(context.Contex
 		w.antagons[e.idx].toggle(w, e.idx)
 	case phase:
 		w.client.endPhase(w)
+	case scale:
+		w.scaled.act(w)
+	case podTurn:
+		w.scaled.turn(w, e.idx, e.ver)
+	case endpoints:
+		w.scaled.dirty = false
+		w.step(ctx, control)
 	}
+}
+
+// step calls the controller. Without a ready replica of the scaled component
+// there is nothing to route.
+func (w *world) step(ctx context.Context, control func(context.Context) error) {
+	if a := w.scaled; a != nil && a.count(func(p *pod) bool { return p.ready }) == 0 {
+		return
+	}
+	if err := control(ctx); err != nil {
+		w.client.measured.StepErrors = append(w.client.measured.StepErrors, fmt.Sprintf("at %v: %v", timeOf(w.now), err))
+	}
+}
+
+// visible is the topology as the controller sees it now: pods that are not
+// ready are not in it.
+func (w *world) visible() heart.Topology {
+	if w.scaled == nil {
+		return w.topology
+	}
+	t := w.topology
+	t.Replicas = nil
+	for i, r := range w.topology.Replicas {
+		if w.present(int32(i)) {
+			t.Replicas = append(t.Replicas, r)
+		}
+	}
+	return t
 }
