@@ -36,6 +36,7 @@ func (r *Result) fill(t Planned, m testbed.Measurement) {
 		}
 		r.Throttling[name] = Throttling{Periods: th.Periods, Throttled: th.Throttled, ThrottledSeconds: th.ThrottledTime.Seconds()}
 	}
+	r.Scaling = scaling(t.Plan, m.Scaling)
 	r.StepErrors, r.Setup = counted(m.StepErrors), m.Setup
 	r.Warnings = append(r.Warnings, counted(m.Warnings)...)
 }

@@ -48,6 +48,7 @@ type Result struct {
 	CPUGapWindowPp *float64              `json:"cpuGapWindowPp,omitempty"`
 	Shares         []Share               `json:"shares,omitempty"`
 	SharesOverTime []ShareAt             `json:"sharesOverTime,omitempty"`
+	Scaling        *Scaling              `json:"scaling,omitempty"` // nil = the replicas stayed as they were
 	Throttling     map[string]Throttling `json:"throttling,omitempty"`
 	StepSeconds    map[string]float64    `json:"stepSeconds,omitempty"` // median over the steps; not reproducible to the byte
 	Steps          int                   `json:"steps"`

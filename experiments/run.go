@@ -27,12 +27,18 @@ func (s Scenario) Experiment(sel Selection, backend string) (*Experiment, error)
 	if err != nil {
 		return nil, err
 	}
+	if narrowed.Autoscale != nil && backend != simulator {
+		return nil, Faults{{Field: "autoscale", Problem: fmt.Sprintf("found it on backend %s, expected %s: no other plays it yet", backend, simulator)}}
+	}
 	trials, err := narrowed.Trials(backend)
 	if err != nil {
 		return nil, err
 	}
 	return &Experiment{Scenario: narrowed, Backend: backend, Trials: trials, whole: s.retime(sel, new(Faults))}, nil
 }
+
+// simulator is the backend that scales replicas.
+const simulator = "sim"
 
 // Options of a run.
 type Options struct {

@@ -30,6 +30,9 @@ type Scenario struct {
 	Timing      testbed.Timing       `yaml:"timing"`
 	Control     testbed.Control      `yaml:"control"`
 	Antagonists []testbed.Antagonist `yaml:"antagonists,omitempty"`
+	// Autoscale lets the replicas of a component follow the load; every method
+	// then names a scaler.
+	Autoscale *testbed.Autoscale `yaml:"autoscale,omitempty"`
 
 	Apps    map[string]App    `yaml:"apps"`
 	Methods map[string]Method `yaml:"methods,omitempty"` // beside the registered policies, which are methods by their own name
@@ -86,7 +89,11 @@ type App struct {
 	Server      *workloads.Server       `yaml:"server,omitempty"`      // replaces the application's
 	Replicas    map[string]int          `yaml:"replicas,omitempty"`    // replaces counts by component
 	RPS         []float64               `yaml:"rps"`
-	Scale       float64                 `yaml:"scale,omitempty"` // replaces the scenario's; 0 = it does not
+	// Profile replaces the load's and Duration the measured time, for an app
+	// that is a pattern of load.
+	Profile  []workloads.RatePoint `yaml:"profile,omitempty"`
+	Duration workloads.Duration    `yaml:"duration,omitempty"`
+	Scale    float64               `yaml:"scale,omitempty"` // replaces the scenario's; 0 = it does not
 	// Placement of methods that name none.
 	Placement  string               `yaml:"placement"`
 	Placements map[string]Placement `yaml:"placements"`
@@ -109,6 +116,11 @@ type Method struct {
 	// Connections replaces network.connections for a method that is a variant
 	// of how connections are kept.
 	Connections *int `yaml:"connections,omitempty"`
+	// Scaler decides the replicas, in a scenario with autoscale.
+	Scaler *testbed.Scaler `yaml:"scaler,omitempty"`
+	// WaitForStep leaves new replicas without requests until the controller's
+	// next period; else it steps as soon as they are ready.
+	WaitForStep bool `yaml:"waitForStep,omitempty"`
 }
 
 // Threshold makes a run end with exit code 3 when it is missed.

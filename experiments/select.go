@@ -128,6 +128,11 @@ func (s Scenario) retime(sel Selection, faults *Faults) Scenario {
 	}
 	if sel.Duration != nil {
 		s.Timing.Duration = workloads.Duration(*sel.Duration)
+		s.Apps = maps.Clone(s.Apps)
+		for name, app := range s.Apps {
+			app.Duration = 0
+			s.Apps[name] = app
+		}
 	}
 	if sel.Scale != 0 {
 		s.Scale = sel.Scale

@@ -89,6 +89,11 @@ func (s Scenario) plan(t Trial, at placed) (Planned, error) {
 	if method.Connections != nil {
 		p.Plan.Network.Connections = *method.Connections
 	}
+	if profile := s.Apps[t.App].Profile; profile != nil {
+		p.Plan.Load.Profile = profile
+	}
+	p.Plan.Timing.Duration = cmp.Or(s.Apps[t.App].Duration, s.Timing.Duration)
+	p.Plan.Autoscale = s.autoscale(method, p.Plan)
 	if t.Scale > 1 {
 		p.Plan = scaled(p.Plan, t.Scale)
 		p.Warnings = append(p.Warnings, scaleWarning(t.Scale))

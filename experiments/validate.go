@@ -70,6 +70,7 @@ func (s Scenario) Validate() error {
 		v.app("apps."+name, s.Apps[name])
 	}
 	v.methods()
+	v.scaling()
 	v.thresholds()
 	if s.Repetitions < 1 {
 		v.faults.add("repetitions", "found %d, expected 1 or more", s.Repetitions)

@@ -23,6 +23,7 @@ func (v *validation) app(field string, a App) {
 		v.faults.add(field+".rps", "found none, expected at least one rate")
 	}
 	v.scale(field+".scale", a.Scale)
+	v.pattern(field, a)
 	for i, rps := range a.RPS {
 		v.above(fmt.Sprintf("%s.rps[%d]", field, i), rps)
 		if slices.Contains(a.RPS[:i], rps) {

@@ -17,8 +17,8 @@ func TestCallsListsEachEdgeOnce(t *testing.T) {
 
 // Every built-in application can be run as it is.
 func TestBuiltinApplications(t *testing.T) {
-	require.Equal(t, []string{"bookinfo", "branch", "chain", "dag", "pair"}, Names())
-	edges := map[string]int{"bookinfo": 3, "branch": 4, "chain": 4, "dag": 4, "pair": 1}
+	require.Equal(t, []string{"bookinfo", "branch", "chain", "dag", "pair", "web"}, Names())
+	edges := map[string]int{"bookinfo": 3, "branch": 4, "chain": 4, "dag": 4, "pair": 1, "web": 1}
 	for _, name := range Names() {
 		a, err := Named(name)
 		require.NoError(t, err)
@@ -27,7 +27,7 @@ func TestBuiltinApplications(t *testing.T) {
 		require.Len(t, a.Calls(), edges[name], name)
 	}
 	_, err := Named("shop")
-	require.EqualError(t, err, `application "shop" is not built in, expected one of bookinfo, branch, chain, dag, pair`)
+	require.EqualError(t, err, `application "shop" is not built in, expected one of bookinfo, branch, chain, dag, pair, web`)
 }
 
 func TestParseNamesFileAndLine(t *testing.T) {
