@@ -80,6 +80,7 @@ func (b *builder) subsets(to string, routes []heart.Route) error {
 		service.HTTP = append(service.HTTP, route)
 	}
 	service.HTTP = append(service.HTTP, httpRoute{Name: "others", Route: []destination{{Destination: target{Host: host}}}})
+	rule.sort()
 	return errors.Join(b.add(destinationRules, to, &rule), b.add(virtualServices, to, &service))
 }
 

@@ -4,14 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"math"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -53,25 +50,11 @@ type mesh struct {
 	channels map[string]*grpc.ClientConn // to each caller
 }
 
-// outside is an address of this machine that may stand in an EndpointSlice,
-// which the loopback address may not.
-func outside(t *testing.T) netip.Addr {
-	all, err := net.InterfaceAddrs()
-	require.NoError(t, err)
-	for _, a := range all {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() && p.Addr().IsGlobalUnicast() {
-			return p.Addr()
-		}
-	}
-	t.Skip("this machine has no IPv4 address but the loopback one")
-	return netip.Addr{}
-}
-
 func newMesh(t *testing.T) mesh {
 	c := istiotest.Start(t)
 	c.InstallIstio(t)
 	m := mesh{
-		shop: shop{c, dynamic.NewForConfigOrDie(c.Config), "mesh"}, host: outside(t), xds: c.Istiod(t),
+		shop: shop{c, dynamic.NewForConfigOrDie(c.Config), "mesh"}, host: istiotest.Outside(t), xds: c.Istiod(t),
 		callees: map[string]*service.Service{}, channels: map[string]*grpc.ClientConn{},
 	}
 	c.CreateNamespace(t, m.namespace)
@@ -121,14 +104,19 @@ func (m mesh) call(t *testing.T, pod string) {
 		},
 	})
 	require.NoError(t, err)
+	m.channels[pod] = m.attach(t, pod, bootstrap, "xds:///e."+m.namespace+".svc.cluster.local:7000")
+}
+
+// attach runs a replica of d that finds e as the bootstrap says, and connects
+// to it.
+func (m mesh) attach(t *testing.T, replica string, bootstrap []byte, target string) *grpc.ClientConn {
 	resolver, err := grpcxds.NewXDSResolverWithConfigForTesting(bootstrap)
 	require.NoError(t, err)
-	targets := map[string]string{"e": "xds:///e." + m.namespace + ".svc.cluster.local:7000"}
-	s := m.serve(t, service.Config{Replica: pod, Component: "d", Targets: targets}, grpc.WithResolvers(resolver))
+	s := m.serve(t, service.Config{Replica: replica, Component: "d", Targets: map[string]string{"e": target}}, grpc.WithResolvers(resolver))
 	conn, err := grpc.NewClient("passthrough:///"+s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
-	m.channels[pod] = conn
+	return conn
 }
 
 // send makes n requests of a caller, eight at a time.
@@ -150,20 +138,25 @@ func (m mesh) send(t *testing.T, caller string, n int) {
 // served counts the answers of each replica of e.
 func (m mesh) served(t *testing.T) map[string]float64 {
 	counts := map[string]float64{}
-	for name, s := range m.callees {
-		response, err := http.Get("http://" + s.MetricsAddr().String() + "/metrics")
-		require.NoError(t, err)
-		text, err := io.ReadAll(response.Body)
-		require.NoError(t, err)
-		require.NoError(t, response.Body.Close())
-		parser := expfmt.NewTextParser(model.LegacyValidation)
-		families, err := parser.TextToMetricFamilies(strings.NewReader(string(text)))
-		require.NoError(t, err)
-		for _, metric := range families["heartbed_requests_total"].GetMetric() {
-			counts[name] += metric.GetCounter().GetValue()
-		}
+	for name := range m.callees {
+		counts[name] = m.answers(t, name)
 	}
 	return counts
+}
+
+// answers of a replica of e.
+func (m mesh) answers(t *testing.T, replica string) float64 {
+	response, err := http.Get("http://" + m.callees[replica].MetricsAddr().String() + "/metrics")
+	require.NoError(t, err)
+	defer response.Body.Close()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	require.NoError(t, err)
+	sum := 0.0
+	for _, metric := range families["heartbed_requests_total"].GetMetric() {
+		sum += metric.GetCounter().GetValue()
+	}
+	return sum
 }
 
 // split sends requests and gives the part of each replica of e, in per cent.

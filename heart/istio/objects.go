@@ -1,7 +1,9 @@
 package istio
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -57,6 +59,11 @@ type subset struct {
 	Name          string            `json:"name"`
 	Labels        map[string]string `json:"labels,omitempty"` // none = all pods of the host
 	TrafficPolicy trafficPolicy     `json:"trafficPolicy"`
+}
+
+// sort gives the subsets an order that does not depend on the shares.
+func (r *destinationRule) sort() {
+	slices.SortFunc(r.Subsets, func(a, b subset) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 type trafficPolicy struct {

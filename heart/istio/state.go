@@ -162,6 +162,7 @@ func (s state) keepSubsets(want *object) error {
 			wanted.Subsets = append(wanted.Subsets, s)
 		}
 	}
+	wanted.sort()
 	kept, err := newObject(want.resource, want.name, &wanted)
 	want.spec = kept.spec
 	return err

@@ -32,8 +32,8 @@ type Cluster struct {
 	Kubeconfig string       // file with the same
 
 	dir    string
-	server *process
-	start  func() *process // of the API server
+	server *Process
+	start  func() *Process // of the API server
 }
 
 // token of the administrator. The server listens on the loopback address only.
@@ -71,7 +71,7 @@ func Start(t testing.TB) *Cluster {
 	start(t, c.dir, "etcd", nil, etcd, "--data-dir", filepath.Join(c.dir, "etcd"), "--unsafe-no-fsync",
 		"--listen-client-urls", store, "--advertise-client-urls", store, "--listen-peer-urls", "http://127.0.0.1:"+free[1])
 	c.writeFiles(t)
-	c.start = func() *process {
+	c.start = func() *Process {
 		return start(t, c.dir, "kube-apiserver", nil, kube, "kube-apiserver",
 			"--etcd-servers", store, "--bind-address", "127.0.0.1", "--secure-port", free[2], "--cert-dir", c.file("certs"),
 			"--advertise-address", "127.0.0.1", "--endpoint-reconciler-type", "none",
@@ -106,7 +106,7 @@ func (c *Cluster) WaitReady(t testing.TB) {
 }
 
 // StopServer ends the API server. Its data stays.
-func (c *Cluster) StopServer() { c.server.stop() }
+func (c *Cluster) StopServer() { c.server.Stop() }
 
 // StartServer starts it again at the same address.
 func (c *Cluster) StartServer(t testing.TB) {

@@ -1,7 +1,6 @@
 package istiotest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -10,23 +9,25 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
 
-// process is a running program of the control plane.
-type process struct {
+// Process is a running program.
+type Process struct {
 	name string
 	log  string
 	cmd  *exec.Cmd
 	done chan struct{}
 }
 
-// start runs a program until the end of the test, or until stop. Its output
+// start runs a program until the end of the test, or until Stop. Its output
 // goes to a file, the end of which the log of a failed test shows.
-func start(t testing.TB, dir, name string, env []string, path string, args ...string) *process {
+func start(t testing.TB, dir, name string, env []string, path string, args ...string) *Process {
 	t.Helper()
-	p := &process{name: name, log: filepath.Join(dir, name+".log"), cmd: exec.Command(path, args...), done: make(chan struct{})}
+	p := &Process{name: name, log: filepath.Join(dir, name+".log"), cmd: exec.Command(path, args...), done: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +48,7 @@ func start(t testing.TB, dir, name string, env []string, path string, args ...st
 		t.Fatalf("start %s: %v", name, err)
 	}
 	t.Cleanup(func() {
-		p.stop()
+		p.Stop()
 		if t.Failed() {
 			t.Logf("end of the log of %s:\n%s", name, p.tail())
 		}
@@ -55,24 +56,60 @@ func start(t testing.TB, dir, name string, env []string, path string, args ...st
 	return p
 }
 
-// stop kills the process and waits for its end.
-func (p *process) stop() {
+// Run starts a program until the end of the test, or until Stop. What it
+// prints is in Output.
+func Run(t testing.TB, path string, args ...string) *Process {
+	t.Helper()
+	return start(t, t.TempDir(), filepath.Base(path), nil, path, args...)
+}
+
+// Stop kills the process and waits for its end.
+func (p *Process) Stop() {
 	_ = p.cmd.Process.Kill() // an error means that it has ended
 	<-p.done
 }
 
-func (p *process) tail() []byte {
+// Terminate asks the process to end, and gives its exit code.
+func (p *Process) Terminate(t testing.TB) int {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatalf("end %s: %v", p.name, err)
+	}
+	return p.Exit(t)
+}
+
+// Exit waits for the end of the process, a minute at most, and gives its exit
+// code.
+func (p *Process) Exit(t testing.TB) int {
+	t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(time.Minute):
+		t.Fatalf("%s does not end:\n%s", p.name, p.tail())
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// PID of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Output is what the process has printed so far.
+func (p *Process) Output() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
-		return []byte(err.Error())
+		return err.Error()
 	}
-	all := bytes.SplitAfter(text, []byte("\n"))
-	return bytes.Join(all[max(0, len(all)-40):], nil)
+	return string(text)
+}
+
+func (p *Process) tail() string {
+	all := strings.SplitAfter(p.Output(), "\n")
+	return strings.Join(all[max(0, len(all)-40):], "")
 }
 
 // wait calls ready until it succeeds. The test fails when that takes a minute
 // or the process ends.
-func (p *process) wait(t testing.TB, ready func(context.Context) error) {
+func (p *Process) wait(t testing.TB, ready func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

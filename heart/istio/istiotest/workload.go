@@ -2,6 +2,7 @@ package istiotest
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"testing"
 
@@ -19,6 +20,23 @@ type Pod struct {
 	// Address is where it serves the Service of that name; none = no endpoint.
 	Service string
 	Address netip.AddrPort
+}
+
+// Outside is an address of this machine that may stand in an EndpointSlice,
+// which the loopback address may not.
+func Outside(t testing.TB) netip.Addr {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() && p.Addr().IsGlobalUnicast() {
+			return p.Addr()
+		}
+	}
+	t.Skip("this machine has no IPv4 address but the loopback one")
+	return netip.Addr{}
 }
 
 // Client is one for Kubernetes' own objects.
