@@ -58,6 +58,15 @@ type Backend struct {
 // changes nothing.
 func (b *Backend) Check(ctx context.Context) error { return check(ctx, b.Options) }
 
+// Facts says what killed runs left in clusters.
+func Facts() []live.Fact {
+	f := live.Fact{Name: "own clusters", State: "ok", Note: "no run left anything in a cluster of yours"}
+	if err := CheckClean(""); err != nil {
+		f.State, f.Note = "info", err.Error()
+	}
+	return []live.Fact{f}
+}
+
 // Start stands the plan up and measures how far the cluster is from it. What
 // an earlier run left behind is an error that names it; Down removes it.
 func (b *Backend) Start(ctx context.Context, p testbed.Plan) (testbed.Session, error) {

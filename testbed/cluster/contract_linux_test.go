@@ -48,7 +48,7 @@ func (l *kindLab) close() error {
 	return errors.Join(errs...)
 }
 
-// make stands a plan up, so that kind loads our image into the nodes.
+// make makes the cluster and gives its nodes our image.
 func (l *kindLab) make(ctx context.Context) (err error) {
 	if l.folder, err = os.MkdirTemp("", "heartbed-lab-"); err != nil {
 		return err
@@ -63,16 +63,15 @@ func (l *kindLab) make(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	l.docker.Options = kind.Options{Workload: program, Kubeconfig: filepath.Join(l.folder, "kubeconfig")}
 	p := testbedtest.Plan()
 	p.Nodes = append(p.Nodes, testbed.Node{Name: "n3", Cores: 1, Slowness: 1})
 	p.RTT = [][]time.Duration{{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}
-	s, err := l.docker.Start(ctx, p)
+	kubeconfig, err := l.docker.Up(ctx, p)
 	if err != nil {
 		return err
 	}
-	l.backend.Options = Options{Kubeconfig: l.docker.Options.Kubeconfig, Image: ours.Name, Journals: filepath.Join(l.folder, "journals")}
-	return s.Close()
+	l.backend.Options = Options{Kubeconfig: kubeconfig, Image: ours.Name, Journals: filepath.Join(l.folder, "journals")}
+	return l.docker.Load(ctx, ours, false)
 }
 
 // liveBackend is a backend on the lab, where that can be made.

@@ -52,36 +52,31 @@ func (t target) claim(ctx context.Context, j *live.Journal, run string) error {
 		}
 		return t.claim(ctx, j, run)
 	}
+	if other := found.Labels[runLabel]; other != "" {
+		return t.inUse(other)
+	}
 	pods, err := core.Pods(t.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for _, p := range pods.Items {
-		if p.Labels[kube.ManagerLabel] != kube.FieldManager {
-			return input("namespace", "found pod %s of somebody else in %s, expected a namespace without any, or a new name", p.Name, t.namespace)
+		if other := p.Labels[runLabel]; other != "" {
+			return t.inUse(other)
 		}
+		return input("namespace", "found pod %s of somebody else in %s, expected a namespace without any, or a new name", p.Name, t.namespace)
 	}
 	if err := j.Add(t.entry(kindObjects, run)); err != nil {
 		return err
 	}
 	lock := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: lockName, Labels: labels}}
-	_, err = core.ConfigMaps(t.namespace).Create(ctx, lock, metav1.CreateOptions{})
-	if other := found.Labels[runLabel]; apierrors.IsAlreadyExists(err) || other != "" {
-		return fmt.Errorf("namespace %s is in use by run %s; if that was killed, remove what it left with 'heartbed down' on the machine where it ran", t.namespace, t.owner(ctx, other))
+	if _, err = core.ConfigMaps(t.namespace).Create(ctx, lock, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
+		return t.inUse("that began just now")
 	}
 	return err
 }
 
-// owner is the run that has the namespace, if that can be told.
-func (t target) owner(ctx context.Context, of string) string {
-	if of != "" {
-		return of
-	}
-	lock, err := t.client.CoreV1().ConfigMaps(t.namespace).Get(ctx, lockName, metav1.GetOptions{})
-	if err != nil {
-		return "of an unknown name"
-	}
-	return lock.Labels[runLabel]
+func (t target) inUse(run string) error {
+	return fmt.Errorf("namespace %s is in use by run %s; if that was killed, remove what it left with 'heartbed down' on the machine where it ran", t.namespace, run)
 }
 
 // remove undoes a change. What is gone already is no error; what has not the
@@ -95,7 +90,7 @@ func remove(ctx context.Context, e live.Entry) error {
 	}
 	t, err := targetAt(e.Kubeconfig, e.Context, e.Namespace)
 	if err == nil {
-		err = t.ask(ctx)
+		err = t.patiently(ctx, t.ask)
 	}
 	if err != nil {
 		return fmt.Errorf("namespace %s: %w (if the cluster is gone, delete the journal of run %s)", e.Namespace, err, e.Name)
@@ -147,5 +142,27 @@ func (t target) removeNamespace(ctx context.Context, run string) error {
 		if err := live.Pause(ctx, 200*time.Millisecond); err != nil {
 			return fmt.Errorf("namespace %s is still being deleted: %w", t.namespace, err)
 		}
+	}
+}
+
+// patience is how long an API server that is away may take to come back where
+// something of ours must be removed.
+const patience = time.Minute
+
+// patiently tries again while the API server is away, or lets nobody in because
+// it has just begun.
+func (t target) patiently(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for wasAway := false; ; {
+		err := do(ctx)
+		if err == nil {
+			return nil
+		}
+		isAway := t.ask(ctx) != nil
+		if !isAway && !wasAway || live.Pause(ctx, time.Second) != nil {
+			return err
+		}
+		wasAway = isAway
 	}
 }

@@ -3,13 +3,13 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"heartbed/testbed"
+	"heartbed/testbed/kube"
 )
 
 const (
@@ -48,7 +48,7 @@ func (s *session) measureRoundTrips(ctx context.Context) error {
 	for k := range ways {
 		w := &ways[k]
 		measures.Go(func() error {
-			to, err := netip.ParseAddr(s.stand.pods[firstNode+w.at].Status.PodIP)
+			to, err := kube.Address(s.stand.pods[firstNode+w.at])
 			if err == nil {
 				w.measured, err = s.stand.clients[w.agent].Measure(within, to, probes)
 			}

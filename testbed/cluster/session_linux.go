@@ -13,6 +13,7 @@ import (
 	"heartbed/testbed"
 	"heartbed/testbed/kube"
 	"heartbed/testbed/live"
+	"heartbed/workloads/agent"
 )
 
 // check asks what a run needs. It changes nothing.
@@ -47,7 +48,7 @@ type session struct {
 // start stands a plan up in the kept namespace, or in a new one.
 func (b *Backend) start(ctx context.Context, p testbed.Plan) (testbed.Session, error) {
 	began := time.Now()
-	if b.kept != nil && b.kept.key != standKey(p) {
+	if b.kept != nil && (b.kept.key != standKey(p) || b.kept.whole(ctx) != nil) {
 		if err := b.forget(); err != nil {
 			return nil, err
 		}
@@ -121,9 +122,9 @@ func (s *session) removePods(ctx context.Context) error {
 }
 
 func (s *session) createWorkloads(ctx context.Context) error {
-	controller, err := netip.ParseAddr(s.stand.pods[0].Status.PodIP)
+	controller, err := kube.Address(s.stand.pods[0])
 	if err != nil {
-		return fmt.Errorf("pod %s: address: %w", controllerAgent, err)
+		return err
 	}
 	s.workloads = kube.Workloads{
 		Client: s.stand.client, Namespace: s.stand.namespace, Labels: s.stand.labels(), Layout: &s.Layout,
@@ -217,5 +218,9 @@ func (s *session) Close() error {
 	s.closed = true
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return errors.Join(s.Session.Close(), s.removePods(ctx))
+	err := s.Session.Close()
+	if errors.Is(err, agent.ErrLost) {
+		err = nil // the run has said so
+	}
+	return errors.Join(err, s.stand.patiently(ctx, s.removePods))
 }

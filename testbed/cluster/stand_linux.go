@@ -139,6 +139,15 @@ func (s *stand) awaitAgents(ctx context.Context) (err error) {
 	return err
 }
 
+// whole fails if an agent is not the one that was ready.
+func (s *stand) whole(ctx context.Context) error {
+	now, err := s.client.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	return kube.Ended(s.pods, now.Items)
+}
+
 // connect reaches the agents that it has not reached yet, or lost.
 func (s *stand) connect(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)

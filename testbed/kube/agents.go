@@ -36,12 +36,10 @@ type Agent struct {
 // Apply makes the pod.
 func (a Agent) Apply(ctx context.Context, client kubernetes.Interface) error {
 	milli := *resource.NewMilliQuantity(int64(a.Requests*1000), resource.DecimalSI)
-	spec := apply.PodSpec().WithContainers(apply.Container().WithName("agent").
+	spec := podSpec(apply.Container().WithName("agent").
 		WithImage(a.Image).WithImagePullPolicy(a.Pull).WithCommand(a.Program, "agent").
 		WithResources(apply.ResourceRequirements().WithRequests(corev1.ResourceList{corev1.ResourceCPU: milli}))).
-		WithAutomountServiceAccountToken(false).WithEnableServiceLinks(false).WithTerminationGracePeriodSeconds(1).
 		WithAffinity(a.Affinity)
-	restrict(spec)
 	if a.Tolerate {
 		spec.WithTolerations(apply.Toleration().WithOperator(corev1.TolerationOpExists))
 	}
@@ -52,20 +50,6 @@ func (a Agent) Apply(ctx context.Context, client kubernetes.Interface) error {
 	}
 	return nil
 }
-
-// restrict keeps to the strictest of the Pod Security Standards, which a
-// namespace may enforce.
-func restrict(spec *apply.PodSpecApplyConfiguration) {
-	spec.WithSecurityContext(apply.PodSecurityContext().WithRunAsNonRoot(true).WithRunAsUser(nobody).WithRunAsGroup(nobody).
-		WithSeccompProfile(apply.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault)))
-	for i := range spec.Containers {
-		spec.Containers[i].WithSecurityContext(apply.SecurityContext().WithAllowPrivilegeEscalation(false).
-			WithCapabilities(apply.Capabilities().WithDrop("ALL")))
-	}
-}
-
-// nobody owns nothing.
-const nobody = 65534
 
 // ConnectAgent reaches an agent in a pod that runs, through the API server.
 func ConnectAgent(ctx context.Context, config *rest.Config, pod corev1.Pod) (*agent.Client, error) {

@@ -95,15 +95,28 @@ func (w *Workloads) pod(k int) (*apply.PodApplyConfiguration, error) {
 			WithHTTPGet(apply.HTTPGetAction().WithPath("/ready").WithPort(intstr.FromInt32(live.MetricsPort)))).
 		WithVolumeMounts(apply.VolumeMount().WithName("config").WithMountPath("/config")).
 		WithResources(w.resources(r))
+	spec := podSpec(container).WithAffinity(host.Affinity()).
+		WithVolumes(apply.Volume().WithName("config").WithConfigMap(apply.ConfigMapVolumeSource().WithName(w.objectName(k))))
 	return apply.Pod(w.objectName(k), w.Namespace).
 		WithLabels(w.labels(map[string]string{ReplicaLabel: w.objectName(k), ComponentLabel: w.serviceName(r.Component)})).
 		WithAnnotations(map[string]string{
 			"prometheus.io/scrape": "true", "prometheus.io/port": strconv.Itoa(live.MetricsPort), "prometheus.io/path": "/metrics",
 		}).
-		WithSpec(apply.PodSpec().WithContainers(container).
-			WithAutomountServiceAccountToken(false).WithEnableServiceLinks(false).WithTerminationGracePeriodSeconds(1).
-			WithVolumes(apply.Volume().WithName("config").WithConfigMap(apply.ConfigMapVolumeSource().WithName(w.objectName(k)))).
-			WithAffinity(host.Affinity())), nil
+		WithSpec(spec), nil
+}
+
+// nobody owns nothing.
+const nobody = 65534
+
+// podSpec is a pod of one container that asks nothing of the cluster. It keeps
+// to the strictest of the Pod Security Standards, which a namespace may enforce.
+func podSpec(c *apply.ContainerApplyConfiguration) *apply.PodSpecApplyConfiguration {
+	c.WithSecurityContext(apply.SecurityContext().WithAllowPrivilegeEscalation(false).
+		WithCapabilities(apply.Capabilities().WithDrop("ALL")))
+	return apply.PodSpec().WithContainers(c).
+		WithAutomountServiceAccountToken(false).WithEnableServiceLinks(false).WithTerminationGracePeriodSeconds(1).
+		WithSecurityContext(apply.PodSecurityContext().WithRunAsNonRoot(true).WithRunAsUser(nobody).WithRunAsGroup(nobody).
+			WithSeccompProfile(apply.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault)))
 }
 
 // Affinity binds a pod to the host.

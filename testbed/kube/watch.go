@@ -28,7 +28,7 @@ func Watch(ctx context.Context, client kubernetes.Interface, pods []corev1.Pod, 
 			if err != nil {
 				continue // the API server may be away; pods go on without it
 			}
-			if err := ended(pods, list.Items); err != nil {
+			if err := Ended(pods, list.Items); err != nil {
 				report(err)
 				return
 			}
@@ -40,8 +40,8 @@ func Watch(ctx context.Context, client kubernetes.Interface, pods []corev1.Pod, 
 	})
 }
 
-// ended names the first container that is not the one that was ready.
-func ended(ready, now []corev1.Pod) error {
+// Ended names the first container that is not the one that was ready.
+func Ended(ready, now []corev1.Pod) error {
 	byName := map[string]corev1.Pod{}
 	for _, pod := range now {
 		byName[pod.Name] = pod

@@ -92,15 +92,24 @@ func (w *Workloads) Await(ctx context.Context) error {
 	}
 	w.Pods = pods
 	for k := range pods {
-		addr, err := netip.ParseAddr(pods[k].Status.PodIP)
+		addr, err := Address(pods[k])
 		if err != nil {
-			return fmt.Errorf("pod %s: address: %w", pods[k].Name, err)
+			return err
 		}
 		r := &w.Layout.Replicas[k]
 		r.Addr = addr
 		w.Layout.Nodes[r.On].Addrs = append(w.Layout.Nodes[r.On].Addrs, addr)
 	}
 	return nil
+}
+
+// Address of a pod that runs.
+func Address(pod corev1.Pod) (netip.Addr, error) {
+	addr, err := netip.ParseAddr(pod.Status.PodIP)
+	if err != nil {
+		return addr, fmt.Errorf("pod %s: address: %w", pod.Name, err)
+	}
+	return addr, nil
 }
 
 // labels are those of an object with some of its own.

@@ -148,13 +148,13 @@ func TestLostAgent(t *testing.T) {
 	}()
 	time.Sleep(100 * time.Millisecond)
 	stop()
-	require.ErrorIs(t, <-failed, errLost)
+	require.ErrorIs(t, <-failed, ErrLost)
 	<-c.Lost()
 	_, err = l.Accept()
-	require.ErrorIs(t, err, errLost)
+	require.ErrorIs(t, err, ErrLost)
 	require.NoError(t, l.Close())
 	_, err = c.Dial(t.Context(), "127.0.0.1:1")
-	require.ErrorIs(t, err, errLost)
+	require.ErrorIs(t, err, ErrLost)
 }
 
 // An older agent, or a client that is none, is told so and disturbs nobody.

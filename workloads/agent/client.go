@@ -37,15 +37,15 @@ func (c *Client) Close() error { return c.session.Close() }
 // Ping is the time that a word to the agent and back takes.
 func (c *Client) Ping() (time.Duration, error) { return c.session.Ping() }
 
-// errLost: there is no agent to ask any more.
-var errLost = errors.New("the connection to the agent in the cluster is lost")
+// ErrLost: there is no agent to ask any more.
+var ErrLost = errors.New("the connection to the agent in the cluster is lost")
 
 // ask sends a request over a stream of its own. The end of ctx ends the wait,
 // and so what was asked for.
 func (c *Client) ask(ctx context.Context, q request) (*yamux.Stream, answer, error) {
 	stream, err := c.session.OpenStream()
 	if err != nil {
-		return nil, answer{}, fmt.Errorf("%w: %w", errLost, err)
+		return nil, answer{}, fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	stop := context.AfterFunc(ctx, func() {
 		_ = stream.SetDeadline(time.Now()) // never fails; wakes up what waits
@@ -57,7 +57,7 @@ func (c *Client) ask(ctx context.Context, q request) (*yamux.Stream, answer, err
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case err != nil && c.session.IsClosed():
-		err = fmt.Errorf("%w: %w", errLost, err)
+		err = fmt.Errorf("%w: %w", ErrLost, err)
 	case err == nil && a.Error != "":
 		err = errors.New(a.Error)
 	}
@@ -136,7 +136,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	case l.open.Err() != nil:
 		return nil, net.ErrClosed
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errLost, err)
+		return nil, fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	return stream, nil
 }
