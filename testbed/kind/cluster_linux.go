@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
 	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
@@ -43,6 +44,7 @@ type cluster struct {
 	control  container   // the node of the control plane
 	beside   container   // in whose network the controller stands
 	workers  []container // in the order of the plan's nodes
+	config   *rest.Config
 	client   kubernetes.Interface
 	loaded   string // the image of our programs that the nodes have
 }
@@ -168,6 +170,7 @@ func (c *cluster) create(ctx context.Context) error {
 		return err
 	}
 	config.QPS, config.Burst = 200, 400 // it is our own cluster
+	c.config = config
 	c.client, err = kubernetes.NewForConfig(config)
 	return err
 }
@@ -254,12 +257,14 @@ func (c *cluster) routeToPods(ctx context.Context) error {
 	return nil
 }
 
-// load gives the workers the image in an archive, unless they have it.
+// load gives the nodes that run pods of ours the image in an archive, unless
+// they have it.
 func (c *cluster) load(ctx context.Context, name, archive string) error {
 	if c.loaded == name {
 		return nil
 	}
-	if err := c.loadInto(ctx, archive, isWorker); err != nil {
+	needed := func(node string) bool { return c.options.LoadPod || isWorker(node) }
+	if err := c.loadInto(ctx, archive, needed); err != nil {
 		return err
 	}
 	c.loaded = name

@@ -9,6 +9,8 @@ import (
 	"path"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"heartbed/tc"
 )
 
@@ -78,27 +80,36 @@ func (s *session) limitNodes(context.Context) error {
 // on the host.
 func (s *session) findProcesses(context.Context) error {
 	for k, r := range s.Layout.Replicas {
-		pod := s.workloads.Pods[k]
-		root, err := rootGroup(s.cluster.workers[r.On].pid)
-		if err != nil {
-			return err
-		}
-		_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
-		uid := strings.ReplaceAll(string(pod.UID), "-", "_")
-		group, err := tc.OpenGroup(path.Join(root, burstableGroup, "kubelet-kubepods-burstable-pod"+uid+".slice", "cri-containerd-"+id+".scope"))
+		group, pid, err := findProcess(s.cluster.workers[r.On], s.workloads.Pods[k])
 		if err != nil {
 			return fmt.Errorf("replica %s: %w", r.Name, err)
 		}
-		pids, err := group.Processes()
-		if err != nil {
-			return fmt.Errorf("replica %s: %w", r.Name, err)
-		}
-		if len(pids) == 0 {
-			return fmt.Errorf("replica %s: its container has no process", r.Name)
-		}
-		s.Groups, s.pids = append(s.Groups, group), append(s.pids, pids[0])
+		s.Groups, s.pids = append(s.Groups, group), append(s.pids, pid)
 	}
 	return nil
+}
+
+// findProcess gives the CPU group of the only container of a pod of ours, and
+// its process on the host.
+func findProcess(node container, pod corev1.Pod) (*tc.Group, int, error) {
+	root, err := rootGroup(node.pid)
+	if err != nil {
+		return nil, 0, err
+	}
+	_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
+	uid := strings.ReplaceAll(string(pod.UID), "-", "_")
+	group, err := tc.OpenGroup(path.Join(root, burstableGroup, "kubelet-kubepods-burstable-pod"+uid+".slice", "cri-containerd-"+id+".scope"))
+	if err != nil {
+		return nil, 0, err
+	}
+	pids, err := group.Processes()
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(pids) == 0 {
+		return nil, 0, errors.New("its container has no process")
+	}
+	return group, pids[0], nil
 }
 
 // verifyQuotas lets loops without end ask for all the CPU of a node, in a group

@@ -33,6 +33,8 @@ type Options struct {
 	// Kubeconfig is a file that gives kubectl access to the cluster while it
 	// stands; empty = none. A user's own kubeconfig is never touched.
 	Kubeconfig string
+	// LoadPod offers the load from a pod instead of from this process.
+	LoadPod bool
 	// Journals is the folder of the journals; empty = DefaultJournals().
 	Journals string
 	// OnStage is told of each stage of setting up that has ended; nil = nobody.

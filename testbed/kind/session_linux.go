@@ -31,6 +31,7 @@ type session struct {
 	closed  bool
 
 	workloads kube.Workloads
+	loader    loader
 }
 
 // start stands a plan up on the kept cluster, or on a new one.
@@ -83,7 +84,9 @@ func (s *session) stages() []live.Stage {
 		{Name: "remove pods of the run before", Limit: time.Minute, Do: s.removePods},
 		{Name: "limit the nodes' CPU", Limit: 10 * time.Second, Do: s.limitNodes},
 		{Name: "create the workloads", Limit: 30 * time.Second, Do: s.createWorkloads},
+		{Name: "create the load generator", Limit: 30 * time.Second, Do: s.createLoader},
 		{Name: "wait for the pods", Limit: 2 * time.Minute, Do: s.awaitPods},
+		{Name: "reach the load generator", Limit: time.Minute, Do: s.reachLoader},
 		{Name: "find the pods' processes", Limit: 10 * time.Second, Do: s.findProcesses},
 		{Name: "shape the links", Limit: 30 * time.Second, Do: s.shapeLinks},
 		{Name: "measure the round-trip times", Limit: 2 * time.Minute, Do: s.verifyRoundTrips},
@@ -177,7 +180,11 @@ func (s *session) shapeLinks(ctx context.Context) error {
 		}
 	}
 	// By NFQueue, too: the kernel's own would see the address of a Service.
-	if err := shape(tc.Options{NS: s.cluster.control.namespace(), Method: tc.NFQueue}, s.Layout.ClientLinks()); err != nil {
+	client := tc.Options{NS: s.cluster.control.namespace(), Method: tc.NFQueue}
+	if s.cluster.options.LoadPod {
+		client.Uplink = uplink
+	}
+	if err := shape(client, s.Layout.ClientLinks()); err != nil {
 		return fmt.Errorf("load generator: %w", err)
 	}
 	return nil
@@ -228,7 +235,7 @@ func (s *session) serveXDS(context.Context) error {
 // Run offers the plan's load in real time. It can run once. A pod whose
 // container ends meanwhile ends the run with an error that says how.
 func (s *session) Run(ctx context.Context, step func(context.Context) error) (testbed.Measurement, error) {
-	return s.Play(ctx, step, func(report func(error)) func() { return kube.Watch(ctx, s.cluster.client, s.workloads.Pods, report) })
+	return s.Play(ctx, step, func(report func(error)) func() { return s.watch(ctx, report) })
 }
 
 // Close removes the pods and stops what shapes; the cluster stays. Closing
@@ -240,5 +247,5 @@ func (s *session) Close() error {
 	s.closed = true
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return errors.Join(s.Session.Close(), s.removePods(ctx))
+	return errors.Join(s.Session.Close(), s.loader.close(), s.removePods(ctx))
 }
