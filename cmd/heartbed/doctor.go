@@ -15,6 +15,7 @@ import (
 
 	"heartbed/cmd/internal/cli"
 	"heartbed/experiments"
+	"heartbed/testbed/cluster"
 	"heartbed/testbed/kind"
 	"heartbed/testbed/netns"
 )
@@ -38,7 +39,7 @@ func doctorCommand() *cobra.Command {
 			memory, disk := env.MemoryMB, freeMB(".")
 			fmt.Fprintf(w, "memory\t%s\t%s\n", enough(memory, wantMemoryMB), amount(memory, wantMemoryMB))
 			fmt.Fprintf(w, "disk\t%s\t%s\n", enough(disk, wantDiskMB), amount(disk, wantDiskMB)+" in the current folder")
-			for _, f := range slices.Concat(netns.Facts(cmd.Context()), kind.Facts()) {
+			for _, f := range slices.Concat(netns.Facts(cmd.Context()), kind.Facts(), cluster.Facts()) {
 				fmt.Fprintf(w, "%s\t%s\t%s\n", f.Name, f.State, f.Note)
 			}
 			note, err := scaleProposal(env.Cores)
