@@ -49,7 +49,7 @@ func (b *Backend) stand(ctx context.Context, p testbed.Plan, slow *slowest) erro
 	if b.kept != nil {
 		return nil
 	}
-	if err := errors.Join(check(ctx, b.Options), CheckClean(b.Options.Journals)); err != nil {
+	if err := errors.Join(check(ctx, b.Options), CheckClean(b.Options.Journals), checkRoom(ctx, len(p.Nodes)+1)); err != nil {
 		return err
 	}
 	c, err := newCluster(b.Options, p)
