@@ -38,27 +38,40 @@ func execute(ctx context.Context, b testbed.Backend, t Planned, now func() time.
 	return r, m, nil
 }
 
-// measure stands the plan up, puts a first table into force and runs the load.
-func measure(ctx context.Context, b testbed.Backend, t Planned, now func() time.Time, log *stepLog) (m testbed.Measurement, err error) {
+// Stand stands the plan of a trial up on a backend and puts the first table of
+// its policy into force; no load is offered. The caller closes the session.
+func Stand(ctx context.Context, b testbed.Backend, t Planned, now func() time.Time) (testbed.Session, *heart.Controller, error) {
 	p, err := policy.New(t.Method.Policy, t.Method.Params)
 	if err != nil {
-		return m, err
+		return nil, nil, err
 	}
 	session, err := b.Start(ctx, t.Plan)
 	if err != nil {
-		return m, fmt.Errorf("start: %w", err)
+		return nil, nil, fmt.Errorf("start: %w", err)
 	}
-	defer func() {
-		if closing := session.Close(); closing != nil {
-			err = errors.Join(err, fmt.Errorf("close: %w", closing))
-		}
-	}()
 	controller := &heart.Controller{Observer: session, Policy: p, Router: session, Now: now}
 	// Before the load nothing can be observed; the first table must not depend
 	// on it, and there is none to fall back on.
 	if _, err := controller.Step(ctx); err != nil {
-		return m, fmt.Errorf("first step: %w", err)
+		return nil, nil, errors.Join(fmt.Errorf("first step: %w", err), closeSession(session))
 	}
+	return session, controller, nil
+}
+
+func closeSession(s testbed.Session) error {
+	if err := s.Close(); err != nil {
+		return fmt.Errorf("close: %w", err)
+	}
+	return nil
+}
+
+// measure stands the plan up and runs the load.
+func measure(ctx context.Context, b testbed.Backend, t Planned, now func() time.Time, log *stepLog) (m testbed.Measurement, err error) {
+	session, controller, err := Stand(ctx, b, t, now)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, closeSession(session)) }()
 	m, err = session.Run(ctx, func(ctx context.Context) error {
 		step, err := controller.Step(ctx)
 		log.add(step)

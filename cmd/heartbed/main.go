@@ -34,6 +34,6 @@ scenario was missed, 130 interrupted (results so far are kept).`,
 		Example: "  heartbed run --scenario A\n  heartbed report out/A-sim",
 	}
 	root.AddCommand(runCommand(), reproduceCommand(), reportCommand(), compareCommand(), importCommand(),
-		allocateCommand(), scaleCommand(), scenariosCommand(), policiesCommand(), doctorCommand(), shapeCommand(), downCommand(), imageCommand(), versionCommand())
+		allocateCommand(), scaleCommand(), scenariosCommand(), policiesCommand(), doctorCommand(), shapeCommand(), upCommand(), downCommand(), imageCommand(), versionCommand())
 	return root
 }

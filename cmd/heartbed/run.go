@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"heartbed/cmd/internal/cli"
 	"heartbed/experiments"
@@ -48,20 +49,15 @@ report sets both side by side.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.scenario, "scenario", "", "scenario by name, see 'heartbed scenarios list'")
-	flags.StringVar(&f.file, "file", "", "scenario of your own, a YAML file")
-	flags.StringSliceVar(&f.apps, "app", nil, "applications of the scenario (default all)")
+	f.scenarioFlags(flags)
 	flags.StringVar(&f.backend, "backend", simulator, "where to run, see 'heartbed doctor'")
-	flags.StringSliceVar(&f.policies, "policy", nil, "methods of the scenario or policies, or all (default the scenario's compare)")
 	flags.Float64SliceVar(&f.rps, "rps", nil, "requests a second, may be fractional (default each app's own)")
 	flags.IntVar(&f.reps, "reps", 0, "repetitions, each with a seed of its own (default the scenario's)")
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of all randomness (default the scenario's)")
 	flags.DurationVar(&f.duration, "duration", 0, "measured time of a trial (default the scenario's)")
 	flags.DurationVar(&f.warmup, "warmup", 0, "load before the measured time (default the scenario's)")
 	flags.StringVar(&f.out, "out", "", "result folder (default out/<scenario>-<backend>)")
-	flags.Float64Var(&f.scale, "scale", 0, "divide CPU capacity and offered load by this, for a machine smaller than the scenario's (default the scenario's, else 1)")
 	flags.BoolVar(&f.quick, "quick", false, "at most 2 repetitions and a quarter of the measured time, for a first look")
-	flags.BoolVar(&f.short, "short", false, "the scenario's short form, for backends that take real time (see 'heartbed scenarios show')")
 	flags.BoolVar(&f.alone, "alone", false, "do not simulate the same plan beside a run on another backend")
 	flags.BoolVar(&f.clean, "clean", false, "first remove what killed runs left on this machine, as 'heartbed down' does")
 	flags.AddFlagSet(clusterFlags())
@@ -69,10 +65,17 @@ report sets both side by side.`,
 	return cmd
 }
 
+// scenarioFlags are those that say what of which scenario is stood up.
+func (f *runFlags) scenarioFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&f.scenario, "scenario", "", "scenario by name, see 'heartbed scenarios list'")
+	flags.StringVar(&f.file, "file", "", "scenario of your own, a YAML file")
+	flags.StringSliceVar(&f.apps, "app", nil, "applications of the scenario (default all)")
+	flags.StringSliceVar(&f.policies, "policy", nil, "methods of the scenario or policies, or all (default the scenario's compare)")
+	flags.Float64Var(&f.scale, "scale", 0, "divide CPU capacity and offered load by this, for a machine smaller than the scenario's (default the scenario's, else 1)")
+	flags.BoolVar(&f.short, "short", false, "the scenario's short form, for backends that take real time (see 'heartbed scenarios show')")
+}
+
 func (f *runFlags) run(cmd *cobra.Command) (err error) {
-	if (f.scenario == "") == (f.file == "") {
-		return fmt.Errorf("%w: give either --scenario or --file", cli.ErrUsage)
-	}
 	if f.workers < 0 {
 		return fmt.Errorf("%w: --workers is %d, expected 1 or more", cli.ErrUsage, f.workers)
 	}
@@ -114,6 +117,9 @@ type job struct {
 
 // job reads and checks all that the flags name, for a backend.
 func (f *runFlags) job(cmd *cobra.Command, backend string) (job, error) {
+	if (f.scenario == "") == (f.file == "") {
+		return job{}, fmt.Errorf("%w: give either --scenario or --file", cli.ErrUsage)
+	}
 	sel := experiments.Selection{Apps: f.apps, Methods: f.policies, RPS: f.rps, Repetitions: f.reps, Quick: f.quick, Short: f.short, Scale: f.scale}
 	changed := cmd.Flags().Changed
 	if changed("reps") && f.reps < 1 {
