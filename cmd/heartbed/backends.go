@@ -20,15 +20,18 @@ import (
 // simulator is the backend that runs everywhere and beside every other one.
 const simulator = "sim"
 
-// clusterBackend has flags of its own.
-const clusterBackend = "cluster"
+// Backends that have flags of their own.
+const (
+	kindBackend    = "kind"
+	clusterBackend = "cluster"
+)
 
 // backends are the places that can run a scenario. A backend is known to the
 // program by its line here and nowhere else.
 var backends = map[string]place{
-	simulator: {sim.Backend{}, "time, CPU and network are simulated, exact to repeat", runtime.GOMAXPROCS(0), nil, nil, nil},
-	"netns":   {netns.Backend{}, "processes in network namespaces of this machine, packets delayed, CPU by quota", 1, netns.CheckClean, netns.Down, nil},
-	"kind":    {inDocker, "a Kubernetes cluster in Docker containers, packets delayed, CPU by quota", 1, kind.CheckClean, kind.Down, inDocker.Close},
+	simulator:   {sim.Backend{}, "time, CPU and network are simulated, exact to repeat", runtime.GOMAXPROCS(0), nil, nil, nil},
+	"netns":     {netns.Backend{}, "processes in network namespaces of this machine, packets delayed, CPU by quota", 1, netns.CheckClean, netns.Down, nil},
+	kindBackend: {inDocker, "a Kubernetes cluster in Docker containers, packets delayed, CPU by quota", 1, kind.CheckClean, kind.Down, inDocker.Close},
 
 	clusterBackend: {ownCluster, "a namespace of a Kubernetes cluster of yours, as it is", 1, cluster.CheckClean, cluster.Down, ownCluster.Close},
 }

@@ -85,12 +85,10 @@ func imageProgramsCommand() *cobra.Command {
 		Short: "Write the image of our own programs, for a registry of yours",
 		Long: `Writes the image that the backend cluster runs, one static program and no
 more, as a docker archive. Bring it to where the nodes of your cluster get
-their images from with a tool of yours, and name it there with 'heartbed run
---image'. Its name in the archive is printed on stdout; the same program gives
-the same name.`,
-		Example: `  heartbed image programs --output programs.tar
-  docker load --input programs.tar      # then docker tag, docker push
-  skopeo copy docker-archive:programs.tar docker://registry.lab/heartbed:1`,
+their images from with a tool of yours (docker load, tag and push, or skopeo
+copy), and name it there with 'heartbed run --image'. Its name in the archive
+is printed on stdout; the same program gives the same name.`,
+		Example: "  heartbed image programs --output programs.tar",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output == "" {

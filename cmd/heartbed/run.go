@@ -60,7 +60,7 @@ report sets both side by side.`,
 	flags.BoolVar(&f.quick, "quick", false, "at most 2 repetitions and a quarter of the measured time, for a first look")
 	flags.BoolVar(&f.alone, "alone", false, "do not simulate the same plan beside a run on another backend")
 	flags.BoolVar(&f.clean, "clean", false, "first remove what killed runs left on this machine, as 'heartbed down' does")
-	flags.AddFlagSet(clusterFlags())
+	backendFlags(flags)
 	flags.IntVar(&f.workers, "workers", 0, "trials at the same time (default what the backend bears)")
 	return cmd
 }
@@ -79,7 +79,7 @@ func (f *runFlags) run(cmd *cobra.Command) (err error) {
 	if f.workers < 0 {
 		return fmt.Errorf("%w: --workers is %d, expected 1 or more", cli.ErrUsage, f.workers)
 	}
-	if err := checkClusterFlags(cmd, f.backend); err != nil {
+	if err := checkBackendFlags(cmd, f.backend); err != nil {
 		return err
 	}
 	job, err := f.job(cmd, f.backend)
