@@ -2,13 +2,19 @@ package cluster
 
 import (
 	"errors"
+	"io"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"heartbed/heart/istio/istiotest"
@@ -70,36 +76,26 @@ func missingRights(t *testing.T, c *istiotest.Cluster) {
 	}
 }
 
-// enoughRights are those that docs/own-cluster.md tells an administrator to give.
+// The rights that docs/own-cluster.md tells an administrator to give are enough.
 func enoughRights(t *testing.T, c *istiotest.Cluster) {
 	c.CreateNamespace(t, "lab")
-	client := c.Client()
-	rule := func(resource string, verbs ...string) rbac.PolicyRule {
-		return rbac.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: verbs}
+	raw, err := os.ReadFile("../../docs/own-cluster.md")
+	require.NoError(t, err)
+	_, text, _ := strings.Cut(string(raw), "```yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	client := dynamic.NewForConfigOrDie(c.Config)
+	objects := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 1000)
+	for {
+		var u unstructured.Unstructured
+		if err := objects.Decode(&u); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(t, err)
+		}
+		kind := rbac.SchemeGroupVersion.WithResource(strings.ToLower(u.GetKind()) + "s")
+		_, err := client.Resource(kind).Namespace(u.GetNamespace()).Create(t.Context(), &u, metav1.CreateOptions{})
+		require.NoError(t, err)
 	}
-	_, err := client.RbacV1().ClusterRoles().Create(t.Context(), &rbac.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "lab-nodes"}, Rules: []rbac.PolicyRule{rule("nodes", "list")},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	me := []rbac.Subject{{Kind: "User", Name: "me", APIGroup: rbac.GroupName}}
-	_, err = client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbac.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "lab-nodes"}, Subjects: me,
-		RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: "lab-nodes"},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	_, err = client.RbacV1().Roles("lab").Create(t.Context(), &rbac.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: "lab"},
-		Rules: []rbac.PolicyRule{
-			rule("namespaces", "get"), rule("pods", "create", "patch", "list", "deletecollection"), rule("pods/portforward", "create"),
-			rule("services", "create", "patch", "list", "delete"), rule("configmaps", "create", "patch", "deletecollection"),
-		},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	_, err = client.RbacV1().RoleBindings("lab").Create(t.Context(), &rbac.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "lab"}, Subjects: me,
-		RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "Role", Name: "lab"},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
 	require.NoError(t, (&Backend{Options: as(t, c, "me", "lab")}).Check(t.Context()))
 	err = (&Backend{Options: as(t, c, "me", "other")}).Check(t.Context())
 	require.ErrorContains(t, err, "get namespaces in namespace other")
