@@ -89,7 +89,7 @@ their images from with a tool of yours (docker load, tag and push, or skopeo
 copy), and name it there with 'heartbed run --image'. Its name in the archive
 is printed on stdout; the same program gives the same name.`,
 		Example: "  heartbed image programs --output programs.tar",
-		Args: cli.Args(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output == "" {
 				return fmt.Errorf("%w: --output: found none, expected a file", cli.ErrUsage)
