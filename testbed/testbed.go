@@ -1,6 +1,6 @@
 // Package testbed says what a place is that can run a trial: Plan is the
 // blueprint, Backend stands it up, Session offers the load and owns time.
-// The places themselves live below: sim, and later netns, kind and cluster.
+// The places themselves live below: sim, netns, kind and cluster.
 package testbed
 
 import (
