@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -43,12 +44,13 @@ func clusterConfig(kubeconfig string) (*rest.Config, error) {
 // cluster is what exists, kept up to date by informers.
 type cluster struct {
 	config  Config
+	client  kubernetes.Interface
 	nodes   corelisters.NodeLister
 	pods    corelisters.PodLister
 	slices  discoverylisters.EndpointSliceLister
 	synced  []cache.InformerSynced
-	start   func(stop <-chan struct{})
-	stop    func()
+	start   func()
+	stop    func()        // once, after start
 	changed chan struct{} // gets one when pods or endpoints have changed
 }
 
@@ -58,11 +60,12 @@ func newCluster(config Config, client kubernetes.Interface) (*cluster, error) {
 	ours := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(config.Namespace), informers.WithTransform(slim))
 	nodes, pods, endpoints := all.Core().V1().Nodes(), ours.Core().V1().Pods(), ours.Discovery().V1().EndpointSlices()
 	c := &cluster{
-		config: config, nodes: nodes.Lister(), pods: pods.Lister(), slices: endpoints.Lister(), changed: make(chan struct{}, 1),
+		config: config, client: client, nodes: nodes.Lister(), pods: pods.Lister(), slices: endpoints.Lister(), changed: make(chan struct{}, 1),
 		synced: []cache.InformerSynced{nodes.Informer().HasSynced, pods.Informer().HasSynced, endpoints.Informer().HasSynced},
 	}
-	c.start = func(stop <-chan struct{}) { all.Start(stop); ours.Start(stop) }
-	c.stop = func() { all.Shutdown(); ours.Shutdown() }
+	ended := make(chan struct{})
+	c.start = func() { all.Start(ended); ours.Start(ended) }
+	c.stop = func() { close(ended); all.Shutdown(); ours.Shutdown() }
 	for _, i := range []cache.SharedIndexInformer{pods.Informer(), endpoints.Informer()} {
 		if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { c.note() }, UpdateFunc: func(any, any) { c.note() }, DeleteFunc: func(any) { c.note() },
@@ -96,13 +99,30 @@ func slim(object any) (any, error) {
 	return object, nil
 }
 
-// wait starts the informers and waits until they know the cluster.
+// reach lists a little of what the informers will watch: an error is told at
+// once, while they would try again for ever.
+func (c *cluster) reach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	few, core := metav1.ListOptions{Limit: 1}, c.client.CoreV1()
+	if _, err := core.Pods(c.config.Namespace).List(ctx, few); err != nil {
+		return fmt.Errorf("read the cluster: list pods in namespace %q: %w", c.config.Namespace, err)
+	}
+	if _, err := c.client.DiscoveryV1().EndpointSlices(c.config.Namespace).List(ctx, few); err != nil {
+		return fmt.Errorf("read the cluster: list endpoint slices in namespace %q: %w", c.config.Namespace, err)
+	}
+	if _, err := core.Nodes().List(ctx, few); err != nil {
+		return fmt.Errorf("read the cluster: list nodes: %w", err)
+	}
+	return nil
+}
+
+// wait until the informers, which have been started, know the cluster.
 func (c *cluster) wait(ctx context.Context) error {
-	c.start(ctx.Done())
 	limited, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if !cache.WaitForCacheSync(limited.Done(), c.synced...) {
-		return errors.Join(ctx.Err(), errors.New("the API server does not list pods, endpoint slices and nodes: is it reached, and may heart read them?"))
+		return errors.Join(ctx.Err(), errors.New("the API server has not listed pods, endpoint slices and nodes within a minute"))
 	}
 	return nil
 }
@@ -150,14 +170,14 @@ func (c *cluster) state() (heart.Topology, map[string]netip.AddrPort, error) {
 	})
 	t.Nodes, err = c.listNodes(on)
 	if err == nil {
-		err = missing(t, components)
+		err = c.missing(t, components)
 	}
 	return t, addresses, err
 }
 
 // missing names the components without a replica, of which nothing can be
 // decided.
-func missing(t heart.Topology, components map[string]bool) error {
+func (c *cluster) missing(t heart.Topology, components map[string]bool) error {
 	have := t.Components()
 	var none []string
 	for name := range components {
@@ -169,7 +189,7 @@ func missing(t heart.Topology, components map[string]bool) error {
 		return nil
 	}
 	slices.Sort(none)
-	return fmt.Errorf("no ready replica of %v", none)
+	return fmt.Errorf("no ready replica of %v: namespace %q has no ready pod with label %s of that value, or its Service no ready endpoint", none, c.config.Namespace, c.config.ComponentLabel)
 }
 
 func isReady(p *corev1.Pod) bool {

@@ -57,7 +57,7 @@ func newController(config Config, f flags, rest *rest.Config, log *slog.Logger, 
 	if err != nil {
 		return nil, err
 	}
-	c.loop = heart.Controller{Observer: fresh{observer, config.MaxAge, c.metrics}, Now: time.Now}
+	c.loop = heart.Controller{Observer: fresh{observer, config.MaxAge, time.Now, c.metrics}, Now: time.Now}
 	if c.loop.Policy, err = policy.New(config.Policy, config.Params); err != nil {
 		return nil, err
 	}
@@ -83,10 +83,13 @@ func newIstio(client dynamic.Interface, config Config, log *slog.Logger) (*istio
 	})
 }
 
-// fresh refuses an observation that is too old to decide by.
+// fresh refuses an observation that is too old to decide by. The end of one is
+// in the time of Prometheus: where the clocks differ by more than maxAge,
+// nobody knows how old it is.
 type fresh struct {
 	heart.Observer
 	maxAge  time.Duration
+	now     func() time.Time
 	metrics *metrics
 }
 
@@ -95,10 +98,13 @@ func (f fresh) Observe(ctx context.Context) (heart.Observation, error) {
 	if err != nil {
 		return o, err
 	}
-	age := time.Since(o.End)
+	age := f.now().Sub(o.End).Round(time.Millisecond)
 	f.metrics.age.Set(age.Seconds())
-	if age > f.maxAge {
-		return o, fmt.Errorf("the observation ended %v ago, expected %v at most", age.Round(time.Millisecond), f.maxAge)
+	switch {
+	case age > f.maxAge:
+		return o, fmt.Errorf("the observation ended %v ago, expected %v at most: Prometheus has nothing newer, or its clock is behind", age, f.maxAge)
+	case age < -f.maxAge:
+		return o, fmt.Errorf("the observation ends %v from now: the clock of Prometheus is ahead, or this machine's is behind", -age)
 	}
 	return o, nil
 }
@@ -128,24 +134,44 @@ func (d dryRun) Route(ctx context.Context, table heart.RoutingTable) error {
 
 // run controls until ctx ends; with --once, for one step.
 func (c *controller) run(ctx context.Context) error {
+	if err := c.cluster.reach(ctx); err != nil {
+		return err
+	}
+	c.cluster.start()
+	defer c.cluster.stop()
+	defer c.events.stop()
 	if err := c.cluster.wait(ctx); err != nil {
 		return err
 	}
-	defer c.cluster.stop()
 	if c.flags.once {
-		return c.step(ctx)
+		return c.once(ctx)
 	}
-	defer c.events.stop()
 	stop, err := c.serve()
 	if err != nil {
 		return err
 	}
 	if c.flags.dryRun {
 		c.lead(ctx)
-	} else if err = c.elect(ctx); err == nil {
+	} else if err = c.elect(ctx, c.lead); err == nil {
 		c.log.Info("ended; the routing table stays in force")
 	}
 	return errors.Join(err, stop())
+}
+
+// once makes one step. One that writes needs the lease: beside a controller
+// that decides it would only be overwritten, and move requests to and fro.
+func (c *controller) once(ctx context.Context) error {
+	if c.flags.dryRun {
+		return c.step(ctx)
+	}
+	if err := c.free(ctx); err != nil {
+		return fmt.Errorf("%w; --dry-run shows what a step would change", err)
+	}
+	done, end := context.WithCancel(ctx)
+	defer end()
+	stepped := context.Canceled // unless there is a step
+	err := c.elect(done, func(held context.Context) { stepped = c.step(held); end() })
+	return errors.Join(err, stepped)
 }
 
 // lead steps every period, and between two steps refits the table in force
@@ -238,8 +264,12 @@ func (c *controller) inForce() *heart.RoutingTable {
 	return c.table
 }
 
-// reset removes all that heart has written.
+// reset removes all that heart has written, unless a controller would write it
+// again. Events are left: the API server drops them after an hour.
 func (c *controller) reset(ctx context.Context) error {
+	if err := c.free(ctx); err != nil {
+		return fmt.Errorf("%w and would write everything again: end it first", err)
+	}
 	done, err := c.istio.Reset(ctx)
 	for _, change := range done {
 		fmt.Fprintln(c.out, change)

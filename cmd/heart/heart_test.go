@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -122,20 +121,6 @@ route d@n1 to e, weighted:
    25.0 % e@n2
 `, out.String())
 }
-
-// TestAnOldObservationIsRefused: nothing is decided by what was long ago.
-func TestAnOldObservationIsRefused(t *testing.T) {
-	old := observer(func() heart.Observation { return heart.Observation{End: time.Now().Add(-time.Minute)} })
-	_, err := fresh{old, time.Minute + time.Second, newMetrics()}.Observe(t.Context())
-	require.NoError(t, err)
-	_, err = fresh{old, time.Minute - time.Second, newMetrics()}.Observe(t.Context())
-	require.ErrorContains(t, err, "the observation ended 1m0")
-	require.ErrorContains(t, err, "expected 59s at most")
-}
-
-type observer func() heart.Observation
-
-func (o observer) Observe(context.Context) (heart.Observation, error) { return o(), nil }
 
 // TestDashboardShowsWhatThereIs compares the names of metrics.
 func TestDashboardShowsWhatThereIs(t *testing.T) {

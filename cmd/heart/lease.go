@@ -24,9 +24,18 @@ import (
 // tables that another has replaced.
 var errDeposed = errors.New("another process holds the lease, or the API server was out of reach for too long")
 
-// elect leads while this process holds the lease. It returns nil when ctx has
-// ended.
-func (c *controller) elect(ctx context.Context) error {
+// The lease outlasts a restart of the API server, over which the leader keeps
+// its memory. While nobody leads, the table in force stays. A leader that ends
+// gives the lease back; only one that dies lets others wait for so long.
+const (
+	leaseDuration = 30 * time.Second
+	renewDeadline = 20 * time.Second
+	retryPeriod   = 4 * time.Second
+)
+
+// elect calls lead while this process holds the lease. It returns nil when ctx
+// has ended.
+func (c *controller) elect(ctx context.Context, lead func(context.Context)) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("name of this process: %w", err)
@@ -46,7 +55,7 @@ func (c *controller) elect(ctx context.Context) error {
 			Client:     c.client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: fmt.Sprintf("%s-%d", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid())},
 		},
-		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
 		ReleaseOnCancel: true, Name: c.config.Lease,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(held context.Context) {
@@ -56,7 +65,7 @@ func (c *controller) elect(ctx context.Context) error {
 				defer cancel()
 				defer context.AfterFunc(ctx, cancel)()
 				c.log.Info("leading")
-				c.lead(both)
+				lead(both)
 			},
 			OnStoppedLeading: func() {},
 		},
@@ -72,6 +81,26 @@ func (c *controller) elect(ctx context.Context) error {
 		return errDeposed
 	}
 	return nil
+}
+
+// free gives an error when another process holds the lease.
+func (c *controller) free(ctx context.Context) error {
+	lease, err := c.client.CoordinationV1().Leases(c.config.Namespace).Get(ctx, c.config.Lease, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("lease %s/%s: %w", c.config.Namespace, c.config.Lease, err)
+	}
+	holder, renewed, lasts := lease.Spec.HolderIdentity, lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds
+	if holder == nil || *holder == "" || renewed == nil || lasts == nil {
+		return nil
+	}
+	left := time.Until(renewed.Add(time.Duration(*lasts) * time.Second)).Round(time.Second)
+	if left <= 0 {
+		return nil
+	}
+	return fmt.Errorf("%s decides: it holds the lease %s/%s, for %v more unless it renews it", *holder, c.config.Namespace, c.config.Lease, left)
 }
 
 // removeLease deletes the lease, of which nothing is left to hold.

@@ -8,13 +8,19 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"heartbed/cmd/internal/cli"
 )
 
-func main() { cli.Main(Run) }
+func main() {
+	// what the libraries of Kubernetes log is JSON like our own
+	klog.SetSlogLogger(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	cli.Main(Run)
+}
 
 // Run executes one command line and gives its exit code. Data goes to stdout,
 // logs (JSON) and errors to stderr.
