@@ -29,14 +29,20 @@ type Planned struct {
 
 // Trials lists the runs of a scenario on a backend in the order in which they
 // are run: repetition by repetition, so that an interrupted experiment has
-// every cell, and block by block inside a repetition. The trials of a block
+// every cell, and block by block inside a repetition. Every other repetition has
+// the apps backwards: a backend keeps what stands for the next trial on the same
+// nodes, and apps may be scaled to different ones. The trials of a block
 // (same app, rate and repetition) share the seed of arrivals and service times
 // and run in shuffled order, so that drift of the machine favours no method.
 func (s Scenario) Trials(backend string) ([]Planned, error) {
 	var trials []Planned
 	placed := map[string]placed{} // app and method -> where its replicas are
+	apps := slices.Sorted(maps.Keys(s.Apps))
 	for rep := 1; rep <= s.Repetitions; rep++ {
-		for _, app := range slices.Sorted(maps.Keys(s.Apps)) {
+		if rep > 1 {
+			slices.Reverse(apps)
+		}
+		for _, app := range apps {
 			for _, rps := range s.Apps[app].RPS {
 				for _, method := range s.shuffled(app, rps, rep) {
 					key := app + "\x00" + method

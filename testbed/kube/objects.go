@@ -20,8 +20,9 @@ import (
 
 const (
 	configFile = "replica.json"
-	// probeSeconds lies between two readiness probes of a pod.
-	probeSeconds = 2
+	// A pod is probed every startSeconds until it is ready, and then seldom: the
+	// answers are CPU time of the replica.
+	startSeconds, probeSeconds = 1, 5
 )
 
 // objectName is the name of a replica's pod and configuration: its own where
@@ -91,8 +92,7 @@ func (w *Workloads) pod(k int) (*apply.PodApplyConfiguration, error) {
 			// The quota of the node is above what the pod can see of its own.
 			apply.EnvVar().WithName("GOMAXPROCS").WithValue(strconv.Itoa(procs))).
 		WithPorts(apply.ContainerPort().WithName("metrics").WithContainerPort(live.MetricsPort)).
-		WithReadinessProbe(apply.Probe().WithPeriodSeconds(probeSeconds).WithTimeoutSeconds(5).WithFailureThreshold(10).
-			WithHTTPGet(apply.HTTPGetAction().WithPath("/ready").WithPort(intstr.FromInt32(live.MetricsPort)))).
+		WithStartupProbe(ready(startSeconds, 60)).WithReadinessProbe(ready(probeSeconds, 10)).
 		WithVolumeMounts(apply.VolumeMount().WithName("config").WithMountPath("/config")).
 		WithResources(w.resources(r))
 	spec := podSpec(container).WithAffinity(host.Affinity()).
@@ -117,6 +117,12 @@ func podSpec(c *apply.ContainerApplyConfiguration) *apply.PodSpecApplyConfigurat
 		WithAutomountServiceAccountToken(false).WithEnableServiceLinks(false).WithTerminationGracePeriodSeconds(1).
 		WithSecurityContext(apply.PodSecurityContext().WithRunAsNonRoot(true).WithRunAsUser(nobody).WithRunAsGroup(nobody).
 			WithSeccompProfile(apply.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault)))
+}
+
+// ready asks a replica whether it is, so often and until so many failures in a row.
+func ready(seconds, failures int32) *apply.ProbeApplyConfiguration {
+	return apply.Probe().WithPeriodSeconds(seconds).WithTimeoutSeconds(5).WithFailureThreshold(failures).
+		WithHTTPGet(apply.HTTPGetAction().WithPath("/ready").WithPort(intstr.FromInt32(live.MetricsPort)))
 }
 
 // Affinity binds a pod to the host.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -61,21 +62,33 @@ func (w *Workloads) Create(ctx context.Context) error {
 		}
 		services[c.Name] = fmt.Sprintf("%s:%d", made.Spec.ClusterIP, live.GRPCPort)
 	}
-	for k, r := range w.Layout.Replicas {
-		config, err := w.config(k, services)
-		if err != nil {
-			return err
-		}
-		if _, err := core.ConfigMaps(w.Namespace).Apply(ctx, config, Applied); err != nil {
-			return fmt.Errorf("configuration of replica %s: %w", r.Name, err)
-		}
-		pod, err := w.pod(k)
-		if err != nil {
-			return err
-		}
-		if _, err := core.Pods(w.Namespace).Apply(ctx, pod, Applied); err != nil {
-			return fmt.Errorf("pod of replica %s: %w", r.Name, err)
-		}
+	// The API server takes its time for each, most of it waiting for the disk.
+	replicas, ctx := errgroup.WithContext(ctx)
+	replicas.SetLimit(createParallel)
+	for k := range w.Layout.Replicas {
+		replicas.Go(func() error { return w.createReplica(ctx, k, services) })
+	}
+	return replicas.Wait()
+}
+
+// createParallel is how many replicas are applied at the same time.
+const createParallel = 8
+
+func (w *Workloads) createReplica(ctx context.Context, k int, services map[string]string) error {
+	name := w.Layout.Replicas[k].Name
+	config, err := w.config(k, services)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Client.CoreV1().ConfigMaps(w.Namespace).Apply(ctx, config, Applied); err != nil {
+		return fmt.Errorf("configuration of replica %s: %w", name, err)
+	}
+	pod, err := w.pod(k)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Client.CoreV1().Pods(w.Namespace).Apply(ctx, pod, Applied); err != nil {
+		return fmt.Errorf("pod of replica %s: %w", name, err)
 	}
 	return nil
 }
