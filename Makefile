@@ -26,7 +26,7 @@ lint:
 # a time, or they would measure each other.
 LIVE = ./tc/... ./heart/xds/... ./heart/prom/... ./workloads/loadgen/... ./workloads/probe/... ./workloads/service/... ./testbed/netns/... ./cmd/workload/... ./cmd/heartbed/... ./bench/...
 # Those that run on Kubernetes; and the experiments' own tests there.
-KIND = ./testbed/kind/... ./heart/istio/... ./cmd/heart/...
+KIND = ./testbed/kind/... ./testbed/cluster/... ./heart/istio/... ./cmd/heart/...
 # All but some folders.
 ALL_BUT = go list ./... | grep -v -x -F "$$(go list $(1))"
 
@@ -43,7 +43,7 @@ test-netns: ## run the tests of the live parts; as root, HEARTBED_REQUIRE=netns 
 
 test-kind: ## run the tests on Kubernetes; with Docker, HEARTBED_REQUIRE=kind forbids to skip
 	go test -count=1 -p 1 -timeout 40m $(KIND)
-	go test -count=1 -timeout 40m ./experiments -run "Kind|Ablation" -backend kind
+	go test -count=1 -timeout 40m ./experiments -run "Kind|InACluster" -backend kind
 
 bench: ## measure speed, against LEMON where it is installed (Debian: liblemon-dev)
 	go run ./bench

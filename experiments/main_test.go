@@ -49,5 +49,15 @@ func backend(t *testing.T) testbed.Backend {
 	return b
 }
 
+// onKind skips what is not for -backend kind, and fails or skips where that
+// cannot run.
+func onKind(t *testing.T) {
+	t.Helper()
+	if *backendFlag != "kind" {
+		t.Skip("runs with -backend kind (make test-kind)")
+	}
+	testbedtest.Require(t, "kind", cluster.Check(t.Context()))
+}
+
 // onSimulator says whether time is simulated, and many trials cost little.
 func onSimulator() bool { return *backendFlag == simulator }
