@@ -90,6 +90,13 @@ func BuildIstiod(ctx context.Context, progress io.Writer) (string, error) {
 	return at, os.Rename(at+".part", at)
 }
 
+// Definitions names the file of Istio's CustomResourceDefinitions, which is
+// fetched when the module cache lacks it.
+func Definitions(ctx context.Context) (file string, err error) {
+	dir, err := module(ctx)
+	return filepath.Join(dir, "manifests", "charts", "base", "files", "crd-all.gen.yaml"), err
+}
+
 // module gives the folder of the module istio.io/istio, which is fetched when
 // the module cache lacks it.
 func module(ctx context.Context) (string, error) {

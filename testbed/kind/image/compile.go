@@ -21,6 +21,7 @@ type module struct {
 	about   time.Duration
 	pkg     string // what to build: a package, or "tool" for those that go.mod names
 	ldflags string // besides those that leave out symbols
+	tags    string // build constraints that hold
 	copies  string // module to copy files from, instead of building
 }
 
@@ -58,6 +59,9 @@ func (b *builder) compile(m module) step {
 		panic(err) // part of the program
 	}
 	inputs := []string{b.goTool, runtime.GOARCH, m.pkg, m.ldflags, m.copies}
+	if m.tags != "" {
+		inputs = append(inputs, m.tags)
+	}
 	texts := map[string][]byte{}
 	for _, s := range sources {
 		texts[strings.TrimSuffix(s.Name(), ".txt")] = embedded(path.Join(dir, s.Name()))
@@ -82,7 +86,7 @@ func (b *builder) compile(m module) step {
 			out = filepath.Join(out, m.name)
 		}
 		return goCommand.run(ctx, "go", "build", "-mod=readonly", "-buildvcs=false", "-trimpath",
-			"-ldflags", strings.TrimSpace("-s -w "+m.ldflags), "-o", out, m.pkg)
+			"-tags", m.tags, "-ldflags", strings.TrimSpace("-s -w "+m.ldflags), "-o", out, m.pkg)
 	}}
 }
 

@@ -41,7 +41,7 @@ func TestPins(t *testing.T) {
 	pins := map[string][2]string{
 		"kube": {"k8s.io/kubernetes", v.Kubernetes}, "etcd": {"go.etcd.io/etcd/server/v3", v.Etcd},
 		"coredns": {"github.com/coredns/coredns", v.CoreDNS}, "cni": {"github.com/containernetworking/plugins", v.CNI},
-		"kind": {"sigs.k8s.io/kind", v.Kind},
+		"kind": {"sigs.k8s.io/kind", v.Kind}, "prometheus": {"github.com/prometheus/prometheus", v.Prometheus},
 	}
 	for name, pin := range pins {
 		if *update {

@@ -27,7 +27,8 @@ type Versions struct {
 		Suite    string   `yaml:"suite"`
 		Packages []string `yaml:"packages"`
 	} `yaml:"debian"`
-	Published string `yaml:"published"`
+	Published  string `yaml:"published"`
+	Prometheus string `yaml:"prometheus"`
 }
 
 // Pinned are the versions that this program builds.

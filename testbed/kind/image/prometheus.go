@@ -1,0 +1,33 @@
+package image
+
+import (
+	"context"
+	"time"
+)
+
+// prometheus finds its targets in Kubernetes, or has them in its configuration;
+// the clients of a dozen other clouds are left out, and its pages, which are
+// built with other tools than Go.
+var prometheus = module{
+	name: "prometheus", about: 200 * time.Second,
+	pkg: "github.com/prometheus/prometheus/cmd/prometheus", tags: "remove_all_sd,enable_kubernetes_sd",
+}
+
+// Prometheus builds the program prometheus from its module, unless the cache
+// has it, and gives its path, for Programs. Debian's cannot find pods.
+func Prometheus(ctx context.Context, o Options) (file string, err error) {
+	b, err := newBuilder(ctx, o)
+	if err != nil {
+		return "", err
+	}
+	unlock, err := lock(ctx, b.Cache, func() { b.progress().line("another image build is going on; waiting for it to end") })
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	steps := []step{b.compile(prometheus)}
+	if err := b.run(ctx, steps); err != nil {
+		return "", err
+	}
+	return b.at(steps[0], prometheus.name), prune(b.Cache, steps)
+}
