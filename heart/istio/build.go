@@ -54,7 +54,7 @@ func build(o Options, table heart.RoutingTable, ready func(component string, lab
 
 // subsets writes the routes to a component as a DestinationRule of its groups
 // and a VirtualService of the callers' shares. Callers that the table does not
-// know take the last route, to all replicas alike.
+// know take the last route, which leaves them to Istio.
 func (b *builder) subsets(to string, routes []heart.Route) error {
 	host := b.options.host(to)
 	rule := destinationRule{Host: host}

@@ -10,14 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"heartbed/heart"
 	"heartbed/heart/istio"
 	"heartbed/heart/istio/istiotest"
 	"heartbed/heart/xds"
 	"heartbed/testbed/testbedtest"
-	"heartbed/workloads/service"
 )
 
 // TestTableToEffect measures the time from a call of Route to the answer of
@@ -26,6 +24,9 @@ import (
 // turn, so that each brings a subset that the caller has no connection to.
 func TestTableToEffect(t *testing.T) {
 	testbedtest.Require(t, "kind", istiotest.CheckIstiod())
+	if !istiotest.Enclose(t) {
+		return
+	}
 	m := newMesh(t)
 	server, conn := m.overXDS(t)
 	took := m.effects(t, "xDS", server, conn)
@@ -59,10 +60,11 @@ func (m mesh) overXDS(t *testing.T) (*xds.Server, *grpc.ClientConn) {
 	return server, m.attach(t, "d-1", bootstrap, xds.Target("e"))
 }
 
-// effects changes the table 100 times and gives how long each took, the first,
-// for which connections are made, left out.
+// effects changes the table 100 times and gives how long each took, the first
+// left out, for which callers get their labels.
 func (m mesh) effects(t *testing.T, over string, router heart.Router, conn *grpc.ClientConn) []time.Duration {
 	var took []time.Duration
+	failed := 0
 	for i := range 101 {
 		weights, to := [3]uint32{1, 0, 0}, "e-1"
 		if i%2 == 1 {
@@ -70,25 +72,31 @@ func (m mesh) effects(t *testing.T, over string, router heart.Router, conn *grpc
 		}
 		began := time.Now()
 		require.NoError(t, router.Route(t.Context(), istio.ByNode(weights, weights)))
-		m.reaches(t, conn, to)
+		fails := m.reaches(t, conn, to)
 		if i > 0 {
 			took = append(took, time.Since(began))
+			failed += fails
 		}
 	}
 	slices.Sort(took)
-	t.Logf("table to effect over %s, %d tables: p50 %v, p99 %v, most %v", over, len(took), percentile(took, 0.5), percentile(took, 0.99), took[len(took)-1])
+	t.Logf("table to effect over %s, %d tables: p50 %v, p99 %v, most %v; %d requests failed",
+		over, len(took), percentile(took, 0.5), percentile(took, 0.99), percentile(took, 1), failed)
 	return took
 }
 
 // reaches makes one request after another until a replica of e has answered
-// one.
-func (m mesh) reaches(t *testing.T, conn *grpc.ClientConn, replica string) {
+// one, and gives how many failed.
+func (m mesh) reaches(t *testing.T, conn *grpc.ClientConn, replica string) (failed int) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for before := m.answers(t, replica); m.answers(t, replica) == before; {
-		err := conn.Invoke(ctx, service.Method, &wrapperspb.BytesValue{}, &wrapperspb.BytesValue{})
-		require.NoError(t, err)
+		if err := invoke(ctx, conn); isNewCluster(err) {
+			failed++
+		} else {
+			require.NoError(t, err)
+		}
 	}
+	return failed
 }
 
 // percentile of sorted durations, by nearest rank.

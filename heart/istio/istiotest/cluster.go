@@ -46,10 +46,10 @@ func Check() error {
 	return err
 }
 
-// CheckIstiod says the same of Start and Cluster.Istiod.
+// CheckIstiod says the same of Start, Cluster.Istiod and Enclose.
 func CheckIstiod() error {
 	_, err := istiod()
-	return errors.Join(Check(), err)
+	return errors.Join(Check(), err, CheckEnclose())
 }
 
 func servers() (etcd, kube string, err error) {

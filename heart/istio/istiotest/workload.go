@@ -42,12 +42,14 @@ func Outside(t testing.TB) netip.Addr {
 // Client is one for Kubernetes' own objects.
 func (c *Cluster) Client() kubernetes.Interface { return kubernetes.NewForConfigOrDie(c.Config) }
 
-// CreateService makes a Service without a selector, whose port speaks gRPC.
+// CreateService makes a Service of the pods with the label app, whose port
+// speaks gRPC. Nothing writes its endpoints but CreatePod. istiod notices new
+// labels of the pods that the selector finds, and of no others.
 func (c *Cluster) CreateService(t testing.TB, namespace, name string, port int32) {
 	t.Helper()
 	_, err := c.Client().CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "grpc", Port: port}}},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Name: "grpc", Port: port}}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("create service %s: %v", name, err)
