@@ -16,8 +16,9 @@ import (
 // activescale; target is the rate over what a replica is meant to serve.
 type Scaling struct {
 	// CoveragePct is the part of the replica-seconds needed beyond those at the
-	// start of each scale-out phase that were ready: 100 (1 - unmet / needed).
-	// A phase lasts from a rise of the rate until it falls.
+	// start of each scale-out phase that were ready: 100 (1 - unmet / needed), at
+	// least 0.
+	// A phase lasts from a rise of the rate in the measured time until it falls.
 	CoveragePct float64 `json:"coveragePct"`
 	// StartSeconds is from the first rise until one more replica is ready, and
 	// MaxSeconds from the rise to the highest rate until as many are ready as
@@ -65,7 +66,7 @@ func scaling(p testbed.Plan, points []testbed.ScalePoint) *Scaling {
 	s := &Scaling{Replicas: steps}
 	var unmet, needed float64
 	base, phase, before := 0.0, 0, 0.0 // phase 0 = none yet
-	rising := false
+	rising, dropped := false, p.Timing.Drop.Std().Seconds()
 	var from, risen float64 // of the first phase, and to the highest rate
 	peak := highest(p)
 	ready := 0
@@ -76,7 +77,7 @@ func scaling(p testbed.Plan, points []testbed.ScalePoint) *Scaling {
 		}
 		length := until - at.AtSeconds
 		switch {
-		case i > 0 && at.Target > before && !rising:
+		case at.AtSeconds >= dropped && at.Target > before && !rising && i > 0:
 			rising, base = true, before
 			if phase++; phase == 1 {
 				from, ready = at.AtSeconds, steps[i-1].Ready
@@ -93,7 +94,7 @@ func scaling(p testbed.Plan, points []testbed.ScalePoint) *Scaling {
 		}
 		if rising {
 			needed += (at.Target - base) * length
-			unmet += max(0, at.Target-max(base, float64(at.Ready))) * length
+			unmet += max(0, at.Target-float64(at.Ready)) * length
 			if phase == 1 && s.StartSeconds == nil && at.Ready > ready {
 				s.StartSeconds = since(at.AtSeconds, from)
 			}
@@ -101,13 +102,13 @@ func scaling(p testbed.Plan, points []testbed.ScalePoint) *Scaling {
 				s.MaxSeconds = since(at.AtSeconds, risen)
 			}
 		}
-		if measured := until - max(at.AtSeconds, p.Timing.Drop.Std().Seconds()); measured > 0 {
+		if measured := until - max(at.AtSeconds, dropped); measured > 0 {
 			s.UnderReplicaSeconds += max(0, at.Target-float64(at.Ready)) * measured
 			s.OverReplicaSeconds += max(0, float64(at.Pods)-at.Target) * measured
 		}
 	}
 	if needed > 0 {
-		s.CoveragePct = 100 * (1 - unmet/needed)
+		s.CoveragePct = max(0, 100*(1-unmet/needed)) // replicas that were lost can make it negative
 	}
 	return s
 }
