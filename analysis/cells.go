@@ -76,9 +76,10 @@ type Cell struct {
 	CPUGapPp  *float64  `json:"cpuGapPp"` // gap of the replicas' means of a run, percentage points; median over the runs
 	// CPUGapWindowPp is the median over the runs of the median over the
 	// control windows of the gap within a window.
-	CPUGapWindowPp *float64 `json:"cpuGapWindowPp"`
-	Errors         int64    `json:"errors"` // of all runs in N
-	Warnings       []string `json:"warnings,omitempty"`
+	CPUGapWindowPp *float64     `json:"cpuGapWindowPp"`
+	Errors         int64        `json:"errors"`            // of all runs in N
+	Scaling        *CellScaling `json:"scaling,omitempty"` // nil = the replicas stayed as they were
+	Warnings       []string     `json:"warnings,omitempty"`
 
 	mean *Estimate
 	runs []experiments.Result // the runs in N, by repetition
@@ -135,6 +136,7 @@ func newCell(k Key, all []experiments.Result) Cell {
 	c.MeanMs = c.mean.center()
 	c.CPUGapPp = c.medianOf(func(r experiments.Result) *float64 { return r.CPUGapPp })
 	c.CPUGapWindowPp = c.medianOf(func(r experiments.Result) *float64 { return r.CPUGapWindowPp })
+	c.Scaling = c.scaling()
 	c.Warnings = c.mixed()
 	return c
 }

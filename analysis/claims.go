@@ -72,6 +72,8 @@ const (
 	FormStableFrom  Form = "stableFrom"  // lowest rate within Factor of the sweep's lowest value
 	FormStableTo    Form = "stableTo"    // highest rate up to which all are within Factor of the value at the lowest rate
 	FormFasterShare Form = "fasterShare" // share of the quantiles at which `of` is below `against`, percent
+	FormBetterRuns  Form = "betterRuns"  // runs in which `of` covers more than `against`, percent
+	FormLead        Form = "lead"        // seconds that `of` starts to scale out before `against`, taken over the runs in which both do
 )
 
 // Growth is the exponent of scheduling time over replicas.
@@ -143,7 +145,7 @@ func (s Selector) against(k Key) []Key {
 	return overlay.cells()
 }
 
-// LoadClaims gives the published figures of HEART and LATA.
+// LoadClaims gives the published figures of HEART, LATA and activescale.
 func LoadClaims() (Claims, error) { return parseClaims(claimsYAML) }
 
 func parseClaims(data []byte) (Claims, error) {
@@ -196,7 +198,7 @@ func (c Claims) check(claim Claim) error {
 	}
 	forms := map[Form]bool{ // -> is compared with other cells
 		FormValue: false, FormRank: false, FormStableFrom: false, FormStableTo: false,
-		FormReduction: true, FormIncrease: true, FormRatio: true, FormDifference: true, FormFasterShare: true,
+		FormReduction: true, FormIncrease: true, FormRatio: true, FormDifference: true, FormFasterShare: true, FormBetterRuns: true, FormLead: true,
 	}
 	compared, known := forms[m.Form]
 	if !known {
@@ -205,7 +207,8 @@ func (c Claims) check(claim Claim) error {
 	if compared != (m.Against != nil) {
 		fault("measure.against: form %q and `against` do not fit", m.Form)
 	}
-	if _, ok := metrics[m.Metric]; !ok && m.Form != FormFasterShare {
+	paired := m.Form == FormBetterRuns || m.Form == FormLead
+	if _, ok := metrics[m.Metric]; !ok && m.Form != FormFasterShare && !paired {
 		fault("measure.metric: found %q, expected one of %v", m.Metric, slices.Sorted(maps.Keys(metrics)))
 	}
 	if _, ok := takers[m.Take]; !ok {

@@ -11,7 +11,7 @@ import (
 	"heartbed/heart/policy"
 )
 
-// Every published figure of the two papers is there: so many of each group.
+// Every published figure of the papers and of activescale is there: so many of each group.
 func TestClaimsAreComplete(t *testing.T) {
 	claims, err := LoadClaims()
 	require.NoError(t, err)
@@ -19,6 +19,8 @@ func TestClaimsAreComplete(t *testing.T) {
 		"heart-motivation": 6, "scheduling-time": 4, "heart-ablation-filter": 1, "heart-pairwise": 8, "heart-dag": 8, "heart-dag-cpu": 3,
 		"heart-ablation-trend": 8, "lata-motivation-delay": 4, "lata-motivation-localization": 4, "lata-motivation-opttraffic": 2,
 		"lata-dag": 7, "lata-overall": 2, "lata-bookinfo": 1, "lata-placement-independence": 1,
+		"activescale-detection": 2, "activescale-signal-order": 4, "activescale-signal-lead": 2, "activescale-sample": 4,
+		"activescale-coverage": 8, "activescale-delay": 11, "activescale-steps": 7, "activescale-utilisation": 2,
 	}
 	got := map[string]int{}
 	number := regexp.MustCompile(`-\d+$`)
@@ -26,7 +28,7 @@ func TestClaimsAreComplete(t *testing.T) {
 		got[number.ReplaceAllString(c.ID, "")]++
 	}
 	require.Equal(t, want, got)
-	require.Len(t, claims.Claims, 59)
+	require.Len(t, claims.Claims, 99)
 }
 
 // Every claim is bound to cells that the embedded scenarios run, or says what

@@ -34,6 +34,10 @@ func sectionFigures(set Set, s section, colours palette) ([]figure, error) {
 	if err := add("p99", "P99 over the rate", "Median of the runs' P99 with its interval, logarithmic", s.Source, svg, err); err != nil {
 		return nil, err
 	}
+	svg, err = replicasFigure(focus, colours)
+	if err := add("replicas", "Replicas over time", "Ready replicas, median of the runs, and the number the rate needs", s.Source, svg, err); err != nil {
+		return nil, err
+	}
 	svg, err = cdfFigure(set, focus, colours)
 	if err := add("cdf", "Latencies at "+rate, "All runs' requests together, from the merged histograms", s.Source, svg, err); err != nil {
 		return nil, err

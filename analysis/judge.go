@@ -249,8 +249,10 @@ func (l lab) direction(claims Claims, c Claim, m measurement) (bool, string) {
 		return signed(0, "sign")
 	case FormRatio:
 		return signed(1, "side of 1")
-	case FormFasterShare:
+	case FormFasterShare, FormBetterRuns:
 		return signed(50, "side of one half")
+	case FormLead:
+		return signed(0, "sign")
 	case FormRank:
 		if 2*measured < float64(len(c.Measure.Among)+1) {
 			return true, "still in the better half"

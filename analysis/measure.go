@@ -23,6 +23,17 @@ var metrics = map[string]func(Cell) *float64{
 	"cpuLowest":    func(c Cell) *float64 { v, _, _ := c.cpuExtremes(); return v },
 	"cpuHighest":   func(c Cell) *float64 { _, v, _ := c.cpuExtremes(); return v },
 	"cpuPeak":      func(c Cell) *float64 { _, _, v := c.cpuExtremes(); return v },
+	"coverage":     ofScaling(func(s CellScaling) float64 { return s.CoveragePct.Median }),
+	"coverageMin":  ofScaling(func(s CellScaling) float64 { return s.CoveragePct.Min }),
+	"coverageMax":  ofScaling(func(s CellScaling) float64 { return s.CoveragePct.Max }),
+	"coverageZero": ofScaling(func(s CellScaling) float64 { return 100 * float64(s.Zero) / float64(s.CoveragePct.N) }),
+	"start":        ofScaling(func(s CellScaling) float64 { return s.Start.Median }),
+	"startMin":     ofScaling(func(s CellScaling) float64 { return s.Start.Min }),
+	"startMax":     ofScaling(func(s CellScaling) float64 { return s.Start.Max }),
+	"startNever":   ofScaling(func(s CellScaling) float64 { return 100 * float64(s.Start.Never) / float64(s.Start.N) }),
+	"toMax":        ofScaling(func(s CellScaling) float64 { return s.ToMax.Median }),
+	"toMaxMin":     ofScaling(func(s CellScaling) float64 { return s.ToMax.Min }),
+	"toMaxMax":     ofScaling(func(s CellScaling) float64 { return s.ToMax.Max }),
 }
 
 func (e *Estimate) center() *float64 {
@@ -138,6 +149,8 @@ func (l lab) measure(m Measure) (measurement, error) {
 		return l.stable(m)
 	case FormFasterShare:
 		return l.fasterShare(m)
+	case FormBetterRuns, FormLead:
+		return l.ahead(m)
 	}
 	var of, against []Key
 	for _, k := range m.Of.cells() {

@@ -98,7 +98,7 @@ func TestWriteIsWholeAndRepeatable(t *testing.T) {
 		require.Contains(t, files, name)
 	}
 	require.Len(t, summary.Cells, 4)
-	require.Len(t, summary.Claims, 59)
+	require.Len(t, summary.Claims, 99)
 
 	var contract struct {
 		Cells []struct {

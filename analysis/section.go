@@ -16,7 +16,8 @@ type section struct {
 	FocusText                     string
 	Rates                         []string
 	Rows                          []policyRow
-	Details                       []detailRow // at the focus rate
+	Details                       []detailRow  // at the focus rate
+	Scaling                       []scalingRow // at the focus rate; empty = the replicas stayed
 	Figures                       []figure
 	MoreShares                    []figure // shares over time of all methods but one
 	Claims                        []claimView
@@ -180,6 +181,9 @@ func (s *section) fillRows(pairs []Pair, colours palette) {
 	}
 	for _, c := range s.at(s.Focus) {
 		s.Details = append(s.Details, newDetailRow(c, colours))
+		if c.Scaling != nil {
+			s.Scaling = append(s.Scaling, newScalingRow(c, s.titles[c.Policy].Title, colours))
+		}
 	}
 }
 

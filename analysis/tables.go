@@ -21,6 +21,9 @@ func tables(set Set, s Summary) map[string][]byte {
 		"shares.csv": sharesTable(s.Cells),
 		"stages.csv": stagesTable(s.Cells),
 	}
+	if slices.ContainsFunc(s.Cells, func(c Cell) bool { return c.Scaling != nil }) {
+		out["scaling.csv"] = scalingTable(set)
+	}
 	if len(s.Deviations) > 0 {
 		out["deviation.csv"] = deviationTable(s.Deviations)
 	}
