@@ -45,8 +45,9 @@ func TestFaultsOnAnAPIServer(t *testing.T) {
 	t.Run("clock skew", func(t *testing.T) { testClockSkew(t, l) })
 	t.Run("empty Prometheus", func(t *testing.T) {
 		empty, _ := startPrometheus(t, "1s")
-		l.config = strings.Replace(l.config, l.prometheusURL, empty, 1)
-		l.fails(t, "no series; Prometheus has 0 targets, 0 of them down: see "+empty+"/targets")
+		other := l
+		other.config = strings.Replace(l.config, l.prometheusURL, empty, 1)
+		other.fails(t, "no series; Prometheus has 0 targets, 0 of them down: see "+empty+"/targets")
 	})
 	t.Run("kubeconfig", func(t *testing.T) { testKubeconfig(t, l) })
 	require.Equal(t, inForce, l.version(t), "the table in force stays")

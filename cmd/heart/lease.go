@@ -49,11 +49,12 @@ func (c *controller) elect(ctx context.Context, lead func(context.Context)) erro
 		defer leading.Unlock()
 		giveBack()
 	})()
+	me := fmt.Sprintf("%s-%d", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid())
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: c.config.Namespace, Name: c.config.Lease},
 			Client:     c.client.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: fmt.Sprintf("%s-%d", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid())},
+			LockConfig: resourcelock.ResourceLockConfig{Identity: me},
 		},
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
 		ReleaseOnCancel: true, Name: c.config.Lease,
@@ -79,6 +80,26 @@ func (c *controller) elect(ctx context.Context, lead func(context.Context)) erro
 	defer leading.Unlock()
 	if ctx.Err() == nil {
 		return errDeposed
+	}
+	return c.release(me)
+}
+
+// release gives the lease back where the elector has not: its own attempt fails
+// when it was renewing at that moment.
+func (c *controller) release(me string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), applyTime)
+	defer cancel()
+	leases := c.client.CoordinationV1().Leases(c.config.Namespace)
+	lease, err := leases.Get(ctx, c.config.Lease, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == me {
+		*lease.Spec.HolderIdentity = ""
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("give back the lease: %w", err)
 	}
 	return nil
 }
