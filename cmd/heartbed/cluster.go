@@ -25,6 +25,7 @@ func backendFlags(flags *pflag.FlagSet) {
 	own.StringVar(&o.Context, "context", "", "context of the kubeconfig (default its current one)")
 	own.StringVar(&o.Namespace, "namespace", cluster.DefaultNamespace, "namespace in the cluster, which is made if it does not exist")
 	own.StringVar(&o.Image, "image", "", "image of our programs, see 'heartbed image programs'")
+	own.BoolVar(&o.Shape, "shape", false, "delay packets at the plan's nodes to its round trips, by pods in the nodes' network")
 	own.BoolVar(&o.Yes, "yes", false, "run although the cluster is named like production")
 	inKind := pflag.NewFlagSet(kindBackend, pflag.ContinueOnError)
 	inKind.BoolVar(&inDocker.Options.LoadPod, "load-pod", false, "offer the load from a pod instead of from this process")

@@ -116,7 +116,7 @@ func foreignPods(t *testing.T, c *istiotest.Cluster) {
 	require.NoError(t, err)
 	j, run, err := live.NewRun(t.TempDir())
 	require.NoError(t, err)
-	err = tg.claim(t.Context(), j, run)
+	err = tg.claim(t.Context(), j, run, nil)
 	require.ErrorIs(t, err, ErrInput)
 	require.ErrorContains(t, err, "namespace: found pod till of somebody else in shop")
 	require.NoError(t, j.Close(t.Context(), remove))
@@ -134,7 +134,7 @@ func oneRun(t *testing.T, c *istiotest.Cluster) {
 	const killed = "0badcafe"
 	dead, err := live.OpenJournal(o.Journals, killed, 1<<30, 1) // no such process
 	require.NoError(t, err)
-	require.NoError(t, tg.claim(t.Context(), dead, killed))
+	require.NoError(t, tg.claim(t.Context(), dead, killed, nil))
 	require.NoError(t, dead.Leave())
 	core := c.Client().CoreV1()
 	ours := map[string]string{kube.ManagerLabel: kube.FieldManager, runLabel: killed}
@@ -149,7 +149,7 @@ func oneRun(t *testing.T, c *istiotest.Cluster) {
 
 	second, run, err := live.NewRun(t.TempDir())
 	require.NoError(t, err)
-	require.ErrorContains(t, tg.claim(t.Context(), second, run), "namespace shared is in use by run 0badcafe; if that was killed")
+	require.ErrorContains(t, tg.claim(t.Context(), second, run, nil), "namespace shared is in use by run 0badcafe; if that was killed")
 	require.NoError(t, second.Close(t.Context(), remove))
 	_, err = core.Pods("shared").Get(t.Context(), "a1", metav1.GetOptions{})
 	require.NoError(t, err, "the second run removes nothing of the first")

@@ -1,7 +1,7 @@
 // Package cluster is the testbed of a Kubernetes cluster that exists: the plan
 // stands in one namespace of it. Nodes, network, kube-proxy and CPU are what
 // the cluster has: round trips are measured and told to the policies, and what
-// differs from the plan is in the result.
+// differs from the plan is in the result. Only Options.Shape changes the way.
 //
 // Nothing of ours runs outside the namespace, and this program needs no more
 // than the API server: agents in pods (workloads/agent) take the callers' xDS
@@ -32,6 +32,10 @@ type Options struct {
 	Namespace  string // empty = DefaultNamespace
 	// Image of our programs, by a name under which the nodes can get it.
 	Image string
+	// Shape delays packets at the plan's nodes, so that round trips are the
+	// plan's: by pods in the nodes' network, which a namespace that enforces a
+	// Pod Security Standard below privileged refuses.
+	Shape bool
 	// Yes means that a name like that of a production cluster is no mistake.
 	Yes bool
 	// Journals is the folder of the journals; empty = DefaultJournals().

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,8 +32,9 @@ func (t target) entry(k live.Kind, run string) live.Entry {
 	return live.Entry{Kind: k, Name: run, Kubeconfig: t.kubeconfig, Context: t.context, Namespace: t.namespace}
 }
 
-// claim makes the namespace, or makes sure that nobody else is in it.
-func (t target) claim(ctx context.Context, j *live.Journal, run string) error {
+// claim makes the namespace, with labels of its own, or makes sure that nobody
+// else is in it.
+func (t target) claim(ctx context.Context, j *live.Journal, run string, own map[string]string) error {
 	labels := map[string]string{kube.ManagerLabel: kube.FieldManager, runLabel: run}
 	core := t.client.CoreV1()
 	found, err := core.Namespaces().Get(ctx, t.namespace, metav1.GetOptions{})
@@ -41,7 +43,8 @@ func (t target) claim(ctx context.Context, j *live.Journal, run string) error {
 		if err := j.Add(t.entry(kindNamespace, run)); err != nil {
 			return err
 		}
-		made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.namespace, Labels: labels}}
+		made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.namespace, Labels: maps.Clone(labels)}}
+		maps.Copy(made.Labels, own)
 		_, err := core.Namespaces().Create(ctx, made, metav1.CreateOptions{})
 		return err
 	case err != nil:
@@ -50,7 +53,7 @@ func (t target) claim(ctx context.Context, j *live.Journal, run string) error {
 		if err := live.Pause(ctx, time.Second); err != nil {
 			return fmt.Errorf("namespace %s is being deleted: %w", t.namespace, err)
 		}
-		return t.claim(ctx, j, run)
+		return t.claim(ctx, j, run, own)
 	}
 	if other := found.Labels[runLabel]; other != "" {
 		return t.inUse(other)
@@ -59,7 +62,8 @@ func (t target) claim(ctx context.Context, j *live.Journal, run string) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range pods.Items {
+	if len(pods.Items) > 0 {
+		p := pods.Items[0]
 		if other := p.Labels[runLabel]; other != "" {
 			return t.inUse(other)
 		}

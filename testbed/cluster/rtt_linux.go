@@ -36,21 +36,34 @@ func (w way) off() bool {
 // measureRoundTrips measures between all nodes, and from the load generator to
 // each. The policies get what was measured.
 func (s *session) measureRoundTrips(ctx context.Context) error {
-	var ways []way
 	for i, from := range s.Layout.Nodes {
-		ways = append(ways, way{from: "load generator", to: from.Name, agent: 1, at: i, spec: s.Layout.ClientRoundTrip(i)})
+		s.ways = append(s.ways, way{from: "load generator", to: from.Name, agent: 1, at: i, spec: s.Layout.ClientRoundTrip(i)})
 		for j := range s.Layout.Nodes[:i] {
-			ways = append(ways, way{from: s.Layout.Nodes[j].Name, to: from.Name, agent: firstNode + j, at: i, spec: s.Layout.RoundTrip(i, j)})
+			s.ways = append(s.ways, way{from: s.Layout.Nodes[j].Name, to: from.Name, agent: firstNode + j, at: i, spec: s.Layout.RoundTrip(i, j)})
 		}
 	}
-	measures, within := errgroup.WithContext(ctx)
+	if err := s.measure(ctx, func(way) bool { return true }); err != nil {
+		return err
+	}
+	if !s.stand.options.Shape {
+		s.take(s.ways)
+	}
+	return nil
+}
+
+// measure measures some of the ways.
+func (s *session) measure(ctx context.Context, wanted func(way) bool) error {
+	measures, ctx := errgroup.WithContext(ctx)
 	measures.SetLimit(probesParallel)
-	for k := range ways {
-		w := &ways[k]
+	for k := range s.ways {
+		w := &s.ways[k]
+		if !wanted(*w) {
+			continue
+		}
 		measures.Go(func() error {
-			to, err := kube.Address(s.stand.pods[firstNode+w.at])
+			to, err := kube.Address(s.stand.nodePod(w.at))
 			if err == nil {
-				w.measured, err = s.stand.clients[w.agent].Measure(within, to, probes)
+				w.measured, err = s.stand.clients[w.agent].Measure(ctx, to, probes)
 			}
 			if err != nil {
 				return fmt.Errorf("%s to %s: %w", w.from, w.to, err)
@@ -58,11 +71,7 @@ func (s *session) measureRoundTrips(ctx context.Context) error {
 			return nil
 		})
 	}
-	if err := measures.Wait(); err != nil {
-		return err
-	}
-	s.take(ways)
-	return nil
+	return measures.Wait()
 }
 
 // take writes what was measured into the topology, the checks and the notes.

@@ -41,6 +41,7 @@ func check(ctx context.Context, o Options) error {
 type session struct {
 	live.Session
 	stand     *stand
+	ways      []way // between nodes, as measured last
 	workloads kube.Workloads
 	closed    bool
 }
@@ -103,6 +104,8 @@ func (s *session) stages() []live.Stage {
 		{Name: "measure the round-trip times", Limit: 2 * time.Minute, Do: s.measureRoundTrips},
 		{Name: "create the workloads", Limit: time.Minute, Do: s.createWorkloads},
 		{Name: "wait for the pods", Limit: 3 * time.Minute, Do: s.awaitPods},
+		{Name: "shape the links", Limit: time.Minute, Do: s.shapeLinks},
+		{Name: "measure the shaped round-trip times", Limit: 2 * time.Minute, Do: s.verifyShape},
 		{Name: "serve xDS", Limit: 30 * time.Second, Do: s.serveXDS},
 		{Name: "wait for the replicas", Limit: time.Minute, Do: s.AwaitReplicas},
 	}
@@ -204,7 +207,7 @@ func (s *session) note(took time.Duration) {
 	if server := s.Layout.Plan.App.Server; server.LimitCores > 0 {
 		s.Notes = append(s.Notes, "quotas have the period that the cluster's kubelets give them and no burst; throttling is not observed")
 	}
-	if network := s.Layout.Plan.Network; network.Sidecar > 0 || network.Jitter > 0 {
+	if network := s.Layout.Plan.Network; !s.stand.options.Shape && (network.Sidecar > 0 || network.Jitter > 0) {
 		s.Notes = append(s.Notes, "sidecar delays and jitter of the plan are not played")
 	}
 }

@@ -37,11 +37,12 @@ type stand struct {
 	load       *agent.Client   // offers the load
 }
 
-// Names of the agents' pods. Those of the nodes are after them.
+// Names of the agents' pods, in this order.
 const (
 	controllerAgent = "heartbed-controller"
 	loadAgent       = "heartbed-load"
-	nodeAgent       = "heartbed-node-" // and the number of the plan's node
+	nodeAgent       = "heartbed-node-"  // and the number of the plan's node
+	shapeAgent      = "heartbed-shape-" // likewise; in the node's network
 	firstNode       = 2
 )
 
@@ -50,8 +51,16 @@ func (s *stand) names() []string {
 	for i := range s.hosts {
 		names = append(names, fmt.Sprint(nodeAgent, i+1))
 	}
+	for i := range s.hosts {
+		if s.options.Shape {
+			names = append(names, fmt.Sprint(shapeAgent, i+1))
+		}
+	}
 	return names
 }
+
+func (s *stand) nodePod(i int) corev1.Pod     { return s.pods[firstNode+i] }
+func (s *stand) shaperOf(i int) *agent.Client { return s.clients[firstNode+len(s.hosts)+i] }
 
 // standKey tells apart plans that need different agents.
 func standKey(p testbed.Plan) string {
@@ -78,7 +87,7 @@ func newStand(o Options, p testbed.Plan) (*stand, error) {
 func (s *stand) stages() []live.Stage {
 	return []live.Stage{
 		{Name: "choose the nodes", Limit: 30 * time.Second, Do: s.choose},
-		{Name: "claim the namespace", Limit: time.Minute, Do: func(ctx context.Context) error { return s.claim(ctx, s.journal, s.run) }},
+		{Name: "claim the namespace", Limit: time.Minute, Do: s.claimNamespace},
 		{Name: "create the agents", Limit: 30 * time.Second, Do: s.createAgents},
 		{Name: "wait for the agents", Limit: 3 * time.Minute, Do: s.awaitAgents},
 	}
@@ -93,6 +102,17 @@ func (s *stand) choose(ctx context.Context) error {
 	return err
 }
 
+// enforceLabel of a namespace is the Pod Security Standard that it enforces.
+const enforceLabel = "pod-security.kubernetes.io/enforce"
+
+func (s *stand) claimNamespace(ctx context.Context) error {
+	labels := map[string]string{}
+	if s.options.Shape {
+		labels[enforceLabel] = "privileged"
+	}
+	return s.claim(ctx, s.journal, s.run, labels)
+}
+
 func (s *stand) labels() map[string]string { return map[string]string{runLabel: s.run} }
 
 // createAgents makes one for each node, and two that stand beside the plan's
@@ -104,7 +124,8 @@ func (s *stand) createAgents(ctx context.Context) error {
 			Pull: corev1.PullIfNotPresent, Requests: agentRequests,
 		}
 		if a.Affinity = s.beside(); i >= firstNode {
-			a.Affinity = s.hosts[i-firstNode].Affinity()
+			a.Affinity = s.hosts[(i-firstNode)%len(s.hosts)].Affinity()
+			a.OfNode = i >= firstNode+len(s.hosts)
 		}
 		if name == loadAgent {
 			a.Requests = loadRequests
@@ -135,8 +156,16 @@ func (s *stand) beside() *apply.AffinityApplyConfiguration {
 
 func (s *stand) awaitAgents(ctx context.Context) (err error) {
 	s.pods, err = kube.AwaitPods(ctx, s.client, s.namespace, s.names())
+	if err != nil {
+		return err
+	}
 	s.clients = make([]*agent.Client, len(s.pods))
-	return err
+	for i, h := range s.hosts {
+		if s.options.Shape && s.pods[1].Spec.NodeName == h.name {
+			return input("nodes", "found the load generator on %s, which is the plan's %s; with --shape it needs one beside them that takes pods", h.name, s.plan.Nodes[i].Name)
+		}
+	}
+	return nil
 }
 
 // whole fails if an agent is not the one that was ready.

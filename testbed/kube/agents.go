@@ -31,15 +31,22 @@ type Agent struct {
 	Affinity        *apply.AffinityApplyConfiguration
 	Tolerate        bool    // every taint of a node
 	Requests        float64 // cores
+	// OfNode puts it into the network of its node, with what it takes to delay
+	// packets there. It has no answering port then.
+	OfNode bool
 }
 
 // Apply makes the pod.
 func (a Agent) Apply(ctx context.Context, client kubernetes.Interface) error {
 	milli := *resource.NewMilliQuantity(int64(a.Requests*1000), resource.DecimalSI)
-	spec := podSpec(apply.Container().WithName("agent").
+	container := apply.Container().WithName("agent").
 		WithImage(a.Image).WithImagePullPolicy(a.Pull).WithCommand(a.Program, "agent").
-		WithResources(apply.ResourceRequirements().WithRequests(corev1.ResourceList{corev1.ResourceCPU: milli}))).
-		WithAffinity(a.Affinity)
+		WithResources(apply.ResourceRequirements().WithRequests(corev1.ResourceList{corev1.ResourceCPU: milli}))
+	spec := podSpec(container).WithAffinity(a.Affinity)
+	if a.OfNode {
+		container.WithArgs("--answer", fmt.Sprintf("127.0.0.1:%d", agent.AnswerPort))
+		ofNode(spec)
+	}
 	if a.Tolerate {
 		spec.WithTolerations(apply.Toleration().WithOperator(corev1.TolerationOpExists))
 	}
@@ -49,6 +56,15 @@ func (a Agent) Apply(ctx context.Context, client kubernetes.Interface) error {
 		return fmt.Errorf("pod of agent %s: %w", a.Name, err)
 	}
 	return nil
+}
+
+// ofNode lets a pod of one container change how its node forwards packets.
+func ofNode(spec *apply.PodSpecApplyConfiguration) {
+	spec.WithHostNetwork(true)
+	spec.SecurityContext = nil
+	spec.Containers[0].SecurityContext = apply.SecurityContext().WithRunAsUser(0).WithAllowPrivilegeEscalation(false).
+		// The second lets it run in time, whatever else runs on the node.
+		WithCapabilities(apply.Capabilities().WithDrop("ALL").WithAdd("NET_ADMIN", "SYS_NICE"))
 }
 
 // ConnectAgent reaches an agent in a pod that runs, through the API server.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/hashicorp/yamux"
 
+	"heartbed/tc"
 	"heartbed/workloads/loadgen"
 	"heartbed/workloads/probe"
 )
@@ -38,6 +39,7 @@ type request struct {
 	Listen  string          `json:",omitempty"` // host:port; then each connection there is a stream of the agent
 	Measure *measurement    `json:",omitempty"`
 	Load    *loadgen.Config `json:",omitempty"` // the end of the stream ends it
+	Shape   *shaping        `json:",omitempty"` // so does it end this; then orders and answers
 }
 
 type measurement struct {
@@ -51,6 +53,7 @@ type answer struct {
 	Listen string          `json:",omitempty"` // where it listens
 	RTT    time.Duration   `json:",omitempty"`
 	Load   *loadgen.Result `json:",omitempty"`
+	Stats  *tc.Stats       `json:",omitempty"`
 }
 
 // longest is the longest message in bytes: a load with a recorded rate.
@@ -182,6 +185,8 @@ func serveStream(ctx context.Context, session *yamux.Session, stream *yamux.Stre
 		}()
 		result, err := loadgen.Run(ctx, *q.Load)
 		reply(stream, answer{Load: &result}, err)
+	case q.Shape != nil:
+		shape(ctx, stream, *q.Shape)
 	default:
 		reply(stream, answer{}, errors.New("found a request for nothing that this agent knows; is the image older than this program?"))
 	}

@@ -47,24 +47,28 @@ func (c *Client) ask(ctx context.Context, q request) (*yamux.Stream, answer, err
 	if err != nil {
 		return nil, answer{}, fmt.Errorf("%w: %w", ErrLost, err)
 	}
-	stop := context.AfterFunc(ctx, func() {
-		_ = stream.SetDeadline(time.Now()) // never fails; wakes up what waits
-	})
-	defer stop()
-	var a answer
-	err = errors.Join(send(stream, q), receive(stream, &a))
-	switch {
-	case ctx.Err() != nil:
-		err = context.Cause(ctx)
-	case err != nil && c.session.IsClosed():
-		err = fmt.Errorf("%w: %w", ErrLost, err)
-	case err == nil && a.Error != "":
-		err = errors.New(a.Error)
-	}
+	a, err := c.exchange(ctx, stream, q)
 	if err != nil {
 		return nil, a, errors.Join(err, closed(stream))
 	}
 	return stream, a, nil
+}
+
+// exchange sends a message and waits for its answer, or the end of ctx.
+func (c *Client) exchange(ctx context.Context, stream *yamux.Stream, message any) (a answer, err error) {
+	stop := context.AfterFunc(ctx, func() {
+		_ = stream.SetDeadline(time.Now()) // never fails; wakes up what waits
+	})
+	err = errors.Join(send(stream, message), receive(stream, &a))
+	switch {
+	case !stop(): // the stream may have a deadline from now on
+		return a, context.Cause(ctx)
+	case err == nil && a.Error != "":
+		return a, errors.New(a.Error)
+	case err != nil && c.session.IsClosed():
+		return a, fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	return a, err
 }
 
 // closed closes a stream; one that a lost session has closed is closed.
