@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
 
 	"heartbed/testbed"
+	"heartbed/testbed/kind/image"
 	"heartbed/testbed/kube"
 	"heartbed/testbed/live"
 )
@@ -46,7 +47,9 @@ type cluster struct {
 	workers  []container // in the order of the plan's nodes
 	config   *rest.Config
 	client   kubernetes.Interface
-	loaded   string // the image of our programs that the nodes have
+	loaded   string // the image of our programs that the workers have
+	// everywhere says that the node of the control plane has it, too.
+	everywhere bool
 }
 
 // newCluster opens the journal of a cluster.
@@ -257,17 +260,16 @@ func (c *cluster) routeToPods(ctx context.Context) error {
 	return nil
 }
 
-// load gives the nodes that run pods of ours the image in an archive, unless
-// they have it.
-func (c *cluster) load(ctx context.Context, name, archive string) error {
-	if c.loaded == name {
+// load gives the workers the image, and the node of the control plane too if
+// everywhere, unless they have it.
+func (c *cluster) load(ctx context.Context, a image.Archive, everywhere bool) error {
+	if c.loaded == a.Name && (c.everywhere || !everywhere) {
 		return nil
 	}
-	needed := func(node string) bool { return c.options.LoadPod || isWorker(node) }
-	if err := c.loadInto(ctx, archive, needed); err != nil {
+	if err := c.loadInto(ctx, a.File, func(node string) bool { return everywhere || isWorker(node) }); err != nil {
 		return err
 	}
-	c.loaded = name
+	c.loaded, c.everywhere = a.Name, everywhere
 	return nil
 }
 

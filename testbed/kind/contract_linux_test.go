@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"heartbed/testbed/testbedtest"
+	"heartbed/workloads"
 )
 
 // shared is one cluster for all tests of this package that need one.
@@ -51,4 +53,27 @@ func TestKubeProxyBalances(t *testing.T) {
 	}
 	require.Equal(t, m.Offered, m.Answered)
 	require.InDelta(t, 0.5, to["b2"]/(to["b1"]+to["b2"]), 0.1, "four standard deviations of 400 draws")
+}
+
+// A load from a pod is measured as one from this process is: from the due time,
+// over the plan's distances, with its own noise floor.
+func TestLoadFromAPod(t *testing.T) {
+	b := liveBackend(t)
+	b.Options.LoadPod = true
+	defer func() { b.Options.LoadPod = false }()
+	p := testbedtest.Plan()
+	p.Entry.ClientRTT = workloads.Duration(20 * time.Millisecond)
+	s, err := b.Start(t.Context(), p)
+	require.NoError(t, err, "round trips from the pod are measured, too")
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.Route(t.Context(), testbedtest.Table(1, 1)))
+	m, err := s.Run(t.Context(), nothing)
+	require.NoError(t, err)
+	require.Empty(t, m.Faults)
+	require.InDelta(t, 400, m.Offered, 2)
+	require.Equal(t, m.Offered, m.Answered)
+	require.Equal(t, m.Answered, m.Latency.TotalCount())
+	require.GreaterOrEqual(t, m.Latency.Min(), int64(20_000), "the way to the gateway and back")
+	require.Contains(t, fmt.Sprint(m.Warnings), "the load generator is a pod")
+	require.Contains(t, fmt.Sprint(m.Warnings), "noise floor")
 }

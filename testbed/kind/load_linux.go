@@ -24,12 +24,13 @@ const loadRequests = 0.5
 
 // loader is the pod of the load generator.
 type loader struct {
+	wanted bool
 	pod    corev1.Pod
 	client *agent.Client
 }
 
 func (s *session) createLoader(ctx context.Context) error {
-	if !s.cluster.options.LoadPod {
+	if !s.loader.wanted {
 		return nil
 	}
 	return kube.Agent{
@@ -41,7 +42,7 @@ func (s *session) createLoader(ctx context.Context) error {
 
 // reachLoader connects to the load generator, and finds its network.
 func (s *session) reachLoader(ctx context.Context) error {
-	if !s.cluster.options.LoadPod {
+	if !s.loader.wanted {
 		return nil
 	}
 	pods, err := kube.AwaitPods(ctx, s.cluster.client, Namespace, []string{loadPod})

@@ -42,6 +42,7 @@ func (b *Backend) start(ctx context.Context, p testbed.Plan) (testbed.Session, e
 		return nil, err
 	}
 	s := newSession(b.kept, p)
+	s.loader.wanted = b.Options.LoadPod
 	if err := slow.run(ctx, s.stages()); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -124,7 +125,7 @@ func copyProgram(ctx context.Context, from, to string) error {
 }
 
 func (s *session) loadProgram(ctx context.Context) error {
-	return s.cluster.load(ctx, s.image.Name, s.image.File)
+	return s.cluster.load(ctx, s.image, s.loader.wanted)
 }
 
 // removePods removes all pods of ours at once and waits until they are gone.
@@ -181,7 +182,7 @@ func (s *session) shapeLinks(ctx context.Context) error {
 	}
 	// By NFQueue, too: the kernel's own would see the address of a Service.
 	client := tc.Options{NS: s.cluster.control.namespace(), Method: tc.NFQueue}
-	if s.cluster.options.LoadPod {
+	if s.loader.wanted {
 		client.Uplink = uplink
 	}
 	if err := shape(client, s.Layout.ClientLinks()); err != nil {
