@@ -43,6 +43,9 @@ type controller struct {
 
 func newController(config Config, f flags, rest *rest.Config, log *slog.Logger, out io.Writer) (*controller, error) {
 	c := &controller{config: config, flags: f, log: log, out: out, metrics: newMetrics()}
+	// One request at a time needs no limit of its own. That of client-go, five a
+	// second, would let no step at 400 pods end, each of which gets labels.
+	rest.QPS = -1
 	var err error
 	if c.client, err = kubernetes.NewForConfig(rest); err != nil {
 		return nil, err

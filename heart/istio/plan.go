@@ -52,7 +52,8 @@ func order(resource schema.GroupVersionResource) int {
 }
 
 // Plan says what Route would change, and changes nothing. Each write has been
-// tried as a dry run. All errors are joined.
+// tried as a dry run, but of labels only the first: there may be hundreds, they
+// are alike, and Route begins with them. All errors are joined.
 func (r *Router) Plan(ctx context.Context, table heart.RoutingTable) (Plan, error) {
 	live, err := r.read(ctx)
 	if err != nil {
@@ -74,7 +75,10 @@ func (r *Router) Plan(ctx context.Context, table heart.RoutingTable) (Plan, erro
 	if p.Changes, err = r.changes(live, want, table); err != nil {
 		return Plan{}, err
 	}
-	for _, c := range p.Changes {
+	for i, c := range p.Changes {
+		if i > 0 && c.Action == Label {
+			continue
+		}
 		if err := r.do(ctx, c, []string{metav1.DryRunAll}); err != nil {
 			errs = append(errs, fmt.Errorf("%s (dry run): %w", c, err))
 		}

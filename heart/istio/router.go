@@ -90,7 +90,7 @@ func (r *Router) in(resource schema.GroupVersionResource) dynamic.ResourceInterf
 	return r.client.Resource(resource).Namespace(r.options.Namespace)
 }
 
-// Route puts the table into force. All of it is tried as a dry run first, so
+// Route puts the table into force. It is tried as a dry run first (see Plan), so
 // that an object of another owner, a table that Istio cannot express and
 // whatever the API server refuses change nothing. Labels come before the
 // subsets that select by them, subsets before the routes that name them, and
