@@ -94,7 +94,7 @@ func remove(ctx context.Context, e live.Entry) error {
 	}
 	t, err := targetAt(e.Kubeconfig, e.Context, e.Namespace)
 	if err == nil {
-		err = t.patiently(ctx, t.ask)
+		err = kube.Patiently(ctx, t.ask, t.ask)
 	}
 	if err != nil {
 		return fmt.Errorf("namespace %s: %w (if the cluster is gone, delete the journal of run %s)", e.Namespace, err, e.Name)
@@ -146,27 +146,5 @@ func (t target) removeNamespace(ctx context.Context, run string) error {
 		if err := live.Pause(ctx, 200*time.Millisecond); err != nil {
 			return fmt.Errorf("namespace %s is still being deleted: %w", t.namespace, err)
 		}
-	}
-}
-
-// patience is how long an API server that is away may take to come back where
-// something of ours must be removed.
-const patience = time.Minute
-
-// patiently tries again while the API server is away, or lets nobody in because
-// it has just begun.
-func (t target) patiently(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for wasAway := false; ; {
-		err := do(ctx)
-		if err == nil {
-			return nil
-		}
-		isAway := t.ask(ctx) != nil
-		if !isAway && !wasAway || live.Pause(ctx, time.Second) != nil {
-			return err
-		}
-		wasAway = isAway
 	}
 }

@@ -225,5 +225,5 @@ func (s *session) Close() error {
 	if errors.Is(err, agent.ErrLost) {
 		err = nil // the run has said so
 	}
-	return errors.Join(err, s.stand.patiently(ctx, s.removePods))
+	return errors.Join(err, kube.Patiently(ctx, s.stand.ask, s.removePods))
 }

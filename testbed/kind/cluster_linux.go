@@ -225,6 +225,12 @@ func (c *cluster) awaitNodes(ctx context.Context) error {
 	}
 }
 
+// answers says whether the API server does.
+func (c *cluster) answers(context.Context) error {
+	_, err := c.client.Discovery().ServerVersion()
+	return err
+}
+
 // routeToPods lets the controller's container reach the pods of each node.
 func (c *cluster) routeToPods(ctx context.Context) error {
 	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

@@ -248,5 +248,5 @@ func (s *session) Close() error {
 	s.closed = true
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return errors.Join(s.Session.Close(), s.loader.close(), s.removePods(ctx))
+	return errors.Join(s.Session.Close(), s.loader.close(), kube.Patiently(ctx, s.cluster.answers, s.removePods))
 }

@@ -70,6 +70,28 @@ func RemovePods(ctx context.Context, client kubernetes.Interface, namespace, sel
 	}
 }
 
+// patience is how long an API server that is away may take to come back where
+// something of ours must be removed.
+const patience = time.Minute
+
+// Patiently tries again while the API server is away, which ask says, or lets
+// nobody in because it has just begun.
+func Patiently(ctx context.Context, ask, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for wasAway := false; ; {
+		err := do(ctx)
+		if err == nil {
+			return nil
+		}
+		isAway := ask(ctx) != nil
+		if !isAway && !wasAway || live.Pause(ctx, time.Second) != nil {
+			return err
+		}
+		wasAway = isAway
+	}
+}
+
 func isReady(pod corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
