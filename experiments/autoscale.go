@@ -49,7 +49,7 @@ func (s Scenario) autoscale(m Method, p testbed.Plan) *testbed.Autoscale {
 		return nil
 	}
 	a := *s.Autoscale
-	a.Scaler, a.WaitForStep = *m.Scaler, m.WaitForStep
+	a.Scaler, a.WaitForStep, a.Ramp = *m.Scaler, m.WaitForStep, m.Ramp
 	if a.Initial == 0 && len(p.Load.Profile) > 0 {
 		a.Initial = max(a.Min, int(math.Ceil(p.RPS*p.Load.Profile[0].Factor/a.RPSPerReplica)))
 	}
@@ -192,6 +192,9 @@ func (v *validation) scaling() {
 	}
 	if a.DiesAt < 0 {
 		v.faults.add("autoscale.diesAt", "found %d, expected 0 (never) or more", a.DiesAt)
+	}
+	if a.ColdFactor != 0 {
+		v.atLeast("autoscale.coldFactor", a.ColdFactor, 1)
 	}
 	v.above("autoscale.rpsPerReplica", a.RPSPerReplica)
 	if v.Scale > 1 {

@@ -121,6 +121,9 @@ type Method struct {
 	// WaitForStep leaves new replicas without requests until the controller's
 	// next period; else it steps as soon as they are ready.
 	WaitForStep bool `yaml:"waitForStep,omitempty"`
+	// Ramp is the time over which a new replica gets its whole part of the
+	// requests; 0 = at once.
+	Ramp workloads.Duration `yaml:"ramp,omitempty"`
 }
 
 // Threshold makes a run end with exit code 3 when it is missed.

@@ -24,6 +24,10 @@ type Autoscale struct {
 	// DiesAt is how many requests in flight kill a replica for want of memory;
 	// it is started again, later each time, as the kubelet does. 0 = none.
 	DiesAt int `yaml:"diesAt,omitempty"`
+	// ColdFactor multiplies the CPU time of requests on a replica that has just
+	// become ready and falls to 1 over ColdFor; 0 = 1.
+	ColdFactor float64            `yaml:"coldFactor,omitempty"`
+	ColdFor    workloads.Duration `yaml:"coldFor,omitempty"`
 	// RPSPerReplica is what a replica is meant to serve: the replicas needed at
 	// a rate are the rate over it. No scaler knows it.
 	RPSPerReplica float64 `yaml:"rpsPerReplica"`
@@ -41,6 +45,9 @@ type Autoscale struct {
 	// WaitForStep leaves a new replica without requests until the controller's
 	// next step; else the controller steps when replicas become ready or go.
 	WaitForStep bool `yaml:"-"`
+	// Ramp is the time over which a new replica's part of the requests grows
+	// from nothing to its whole, from when it is ready; 0 = whole at once.
+	Ramp workloads.Duration `yaml:"-"`
 }
 
 // ScaleRules are one direction of an HPA's behavior.

@@ -260,6 +260,29 @@ func (a *autoscaler) scaling(since int64) []testbed.ScalePoint {
 	return points
 }
 
+// rampDraws is how often a request is drawn anew for a replica that declines;
+// then the last one has it, for all may be new.
+const rampDraws = 3
+
+// declines says whether a new replica leaves a request to others: it takes as
+// much of its part as of the ramp is over.
+func (a *autoscaler) declines(r *router, replica int32) bool {
+	if a == nil || a.plan.Ramp == 0 || replica == none || a.pods[replica] == nil {
+		return false
+	}
+	age := float64(r.world.now-a.pods[replica].changed) / float64(a.plan.Ramp)
+	return age < 1 && r.rng.Float64() >= age
+}
+
+// cold is what the CPU time of a request is multiplied with on a replica.
+func (a *autoscaler) cold(now int64, replica int32) float64 {
+	if a == nil || a.plan.ColdFor == 0 || a.plan.ColdFactor == 0 || a.pods[replica] == nil {
+		return 1
+	}
+	left := 1 - float64(now-a.pods[replica].changed)/float64(a.plan.ColdFor)
+	return 1 + (a.plan.ColdFactor-1)*max(0, left)
+}
+
 // inherit gives pods that the table in force does not know the routes of one
 // that it does: a pod has its configuration before it is ready.
 func (a *autoscaler) inherit(r *router) {

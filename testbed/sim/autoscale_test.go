@@ -187,6 +187,38 @@ func TestScalingRepeatsExactly(t *testing.T) {
 	require.NotEqual(t, run(1), run(2))
 }
 
+// Of two replicas of which one is new, it gets nothing at first and half at the
+// end, and a cold one does its work slower.
+func TestNewReplicasRampAndWarmUp(t *testing.T) {
+	p := spike("cpu")
+	p.Autoscale.Initial, p.Autoscale.Ramp = 2, ms(20_000)
+	p.Autoscale.ColdFactor, p.Autoscale.ColdFor = 3, ms(10_000)
+	w := build(t, p)
+	s := &session{world: w}
+	allocate, err := policy.New("kubeproxy", nil)
+	require.NoError(t, err)
+	c := heart.Controller{Observer: s, Policy: allocate, Router: s}
+	_, err = c.Step(t.Context())
+	require.NoError(t, err)
+	fresh := w.scaled.places[1]
+	part := func(age time.Duration) float64 {
+		w.scaled.pods[fresh].changed = w.now - int64(age)
+		const draws = 20_000
+		hits := 0
+		for range draws {
+			if w.router.pick(0, w.scaled.callee).replica == fresh {
+				hits++
+			}
+		}
+		return float64(hits) / draws
+	}
+	require.InDelta(t, 1./16, part(0), 0.01, "only when it is drawn four times in a row")
+	require.InDelta(t, 0.5, part(20*time.Second), 0.02)
+	require.InDelta(t, 0.36, part(10*time.Second), 0.04)
+	require.Equal(t, 2.0, w.scaled.cold(w.now+int64(5*time.Second)-int64(10*time.Second), fresh))
+	require.Equal(t, 1.0, w.scaled.cold(w.now, w.scaled.places[0]))
+}
+
 func TestPlanWithoutRoomIsRefused(t *testing.T) {
 	for _, spoil := range []func(*testbed.Plan){
 		func(p *testbed.Plan) { p.Autoscale.Component = "c" },

@@ -4,6 +4,7 @@ package sim
 func (w *world) submit(v int32, work float64) {
 	i := w.visits[v].replica
 	s := w.stations[i]
+	work *= w.scaled.cold(w.now, i)
 	w.visits[v].work = work
 	if !w.plan.App.Server.HoldSlot && s.slots > 0 && len(s.jobs) >= s.slots {
 		s.queue.push(v)

@@ -110,8 +110,24 @@ func (r *router) install(caller, to int32, compiled *route) {
 var errNoRoute = errors.New("a caller has no route; route a table before the load starts")
 
 // pick chooses the replica of a component for a request of caller; none = no
-// replica is ready.
+// replica is ready. A replica that is new may decline and leave the request to
+// another draw.
 func (r *router) pick(caller, to int32) pick {
+	p := r.draw(caller, to)
+	for range rampDraws {
+		if !r.world.scaled.declines(r, p.replica) {
+			break
+		}
+		r.release(caller, p)
+		p = r.draw(caller, to)
+	}
+	if p.replica != none {
+		r.seen[int(caller)*len(r.world.replicas)+int(p.replica)]++
+	}
+	return p
+}
+
+func (r *router) draw(caller, to int32) pick {
 	k := caller*r.components + to
 	rt := r.routes[k]
 	if rt == nil {
@@ -136,7 +152,6 @@ func (r *router) pick(caller, to int32) pick {
 		p.replica = group[int(r.turn[k][share]%uint32(len(group)))]
 		r.turn[k][share]++
 	}
-	r.seen[int(caller)*len(r.world.replicas)+int(p.replica)]++
 	return p
 }
 
