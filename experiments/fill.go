@@ -20,12 +20,9 @@ func (r *Result) fill(t Planned, m testbed.Measurement) {
 			r.Warnings = append(r.Warnings, fmt.Sprintf("%d requests were answered: P99 of fewer than 100 is one of the two highest latencies", n))
 		}
 	}
-	r.CPU = cpuUsage(m.Windows)
-	components := map[string][]string{}
-	for _, replica := range t.Plan.Replicas {
-		components[replica.Component] = append(components[replica.Component], replica.Name)
+	if t.Plan.Autoscale == nil { // replicas that come and go share no run to be compared over
+		r.fillCPU(t, m)
 	}
-	r.CPUGapPp, r.CPUGapWindowPp = cpuGaps(components, r.CPU, m.Windows)
 	timing := t.Plan.Timing
 	measured := (timing.Warmup + timing.Gap).Std()
 	r.Shares = shares(m, measured, measured+timing.Duration.Std())
@@ -39,6 +36,15 @@ func (r *Result) fill(t Planned, m testbed.Measurement) {
 	r.Scaling = scaling(t.Plan, m.Scaling)
 	r.StepErrors, r.Setup = counted(m.StepErrors), m.Setup
 	r.Warnings = append(r.Warnings, counted(m.Warnings)...)
+}
+
+func (r *Result) fillCPU(t Planned, m testbed.Measurement) {
+	r.CPU = cpuUsage(m.Windows)
+	components := map[string][]string{}
+	for _, replica := range t.Plan.Replicas {
+		components[replica.Component] = append(components[replica.Component], replica.Name)
+	}
+	r.CPUGapPp, r.CPUGapWindowPp = cpuGaps(components, r.CPU, m.Windows)
 }
 
 // cpuUsage gives for each replica the mean over the windows in which it was
