@@ -2,7 +2,8 @@
 SCENARIO ?= A
 BACKEND ?= sim
 OUT ?= out/$(SCENARIO)-$(BACKEND)
-FORM = $(if $(or $(filter sim,$(BACKEND)),$(LONG)),,--short)
+# On kind a trial takes twice as long to set up as on netns.
+FORM = $(if $(or $(filter sim,$(BACKEND)),$(LONG)),,--short $(if $(filter kind,$(BACKEND)),--reps 2))
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
