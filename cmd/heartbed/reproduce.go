@@ -44,6 +44,9 @@ figure. It goes on where an earlier run was interrupted.`,
 func published() []string {
 	var main, parts []string
 	for _, name := range experiments.Names() {
+		if strings.HasPrefix(name, "spike-") {
+			continue // variants of ours, of which nothing is published
+		}
 		if strings.HasPrefix(name, "ablation-") || strings.HasPrefix(name, "motivation-") {
 			parts = append(parts, name)
 		} else {
