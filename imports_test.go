@@ -63,7 +63,7 @@ var arrows = map[string][]string{
 // testArrows are what the tests of a folder may import besides.
 var testArrows = map[string][]string{
 	"heart/istio":        {"heart/istio/istiotest", "heart/xds", "testbed/testbedtest", "workloads", "workloads/service"},
-	"cmd/heart":          {"heart/istio/istiotest", "testbed/testbedtest"},
+	"cmd/heart":          {"heart/istio/istiotest", "internal/chart", "testbed/testbedtest"},
 	"heart/policy":       {"heart/placement"},
 	"heart/prom":         {"testbed/testbedtest", "workloads", "workloads/service", "workloads/probe"},
 	"tc":                 {"testbed/testbedtest", "tc/tctest"},

@@ -120,7 +120,7 @@ prometheus:
   requests: {counter: test_requests_total, labels: {replica: replica, callerComponent: caller}}
   rtt: {promql: test_rtt_seconds, labels: {source: source, target: target}}
 `, l.prometheusURL) + more
-	l.install(t, chart(t, "heart", "shop", map[string]any{"config": l.config}))
+	require.NoError(t, release(t, l.config).Install(t.Context(), l.client))
 	l.account = l.asServiceAccount(t)
 	return l
 }

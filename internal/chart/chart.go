@@ -1,11 +1,12 @@
 // Package chart installs the charts under deploy/ as Helm would, for tests.
-// Their templates use nothing that text/template lacks but toJson, so that
-// no library of Helm is needed.
+// Their templates use little that text/template lacks, so that no library of
+// Helm is needed.
 package chart
 
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,10 +61,14 @@ func Render(dir, name, namespace string, values map[string]any) (Release, error)
 	return r, nil
 }
 
-var functions = template.FuncMap{"toJson": func(v any) (string, error) {
-	raw, err := json.Marshal(v)
-	return string(raw), err
-}}
+// functions are the two of Helm's that the templates use.
+var functions = template.FuncMap{
+	"toJson": func(v any) (string, error) {
+		raw, err := json.Marshal(v)
+		return string(raw), err
+	},
+	"sha256sum": func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) },
+}
 
 func (r *Release) render(file string, data any) error {
 	text, err := os.ReadFile(file)
