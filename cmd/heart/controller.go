@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -41,16 +42,18 @@ type controller struct {
 	table *heart.RoutingTable // that the last step put into force
 }
 
-func newController(config Config, f flags, rest *rest.Config, log *slog.Logger, out io.Writer) (*controller, error) {
+func newController(config Config, f flags, to *rest.Config, log *slog.Logger, out io.Writer) (*controller, error) {
 	c := &controller{config: config, flags: f, log: log, out: out, metrics: newMetrics()}
 	// One request at a time needs no limit of its own. That of client-go, five a
 	// second, would let no step at 400 pods end, each of which gets labels.
-	rest.QPS = -1
+	to.QPS = -1
+	compact := rest.CopyConfig(to)
+	compact.ContentType, compact.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	var err error
-	if c.client, err = kubernetes.NewForConfig(rest); err != nil {
+	if c.client, err = kubernetes.NewForConfig(compact); err != nil {
 		return nil, err
 	}
-	if c.dynamic, err = dynamic.NewForConfig(rest); err != nil {
+	if c.dynamic, err = dynamic.NewForConfig(to); err != nil {
 		return nil, err
 	}
 	if c.cluster, err = newCluster(config, c.client); err != nil {
@@ -64,7 +67,7 @@ func newController(config Config, f flags, rest *rest.Config, log *slog.Logger, 
 	if c.loop.Policy, err = policy.New(config.Policy, config.Params); err != nil {
 		return nil, err
 	}
-	if c.istio, err = newIstio(c.dynamic, config, log); err != nil {
+	if c.istio, err = newIstio(c.dynamic, c.client, config, log); err != nil {
 		return nil, err
 	}
 	c.events = newEvents(c.client, config)
@@ -80,8 +83,8 @@ func newController(config Config, f flags, rest *rest.Config, log *slog.Logger, 
 	return c, nil
 }
 
-func newIstio(client dynamic.Interface, config Config, log *slog.Logger) (*istio.Router, error) {
-	return istio.New(client, istio.Options{
+func newIstio(client dynamic.Interface, core kubernetes.Interface, config Config, log *slog.Logger) (*istio.Router, error) {
+	return istio.New(client, core, istio.Options{
 		Namespace: config.Namespace, Services: config.Services, ComponentLabel: config.ComponentLabel, Localities: config.Localities, Log: log,
 	})
 }

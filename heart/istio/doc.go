@@ -12,7 +12,7 @@
 // of its node by default, and Istio's own node label came only with late
 // releases.
 //
-// The client is client-go's dynamic one and the few fields that are written
+// The client that writes is client-go's dynamic one and the few fields that are written
 // are structs of this package: Istio's typed client brings the types of all
 // of Istio and needs another release of the Kubernetes libraries.
 package istio

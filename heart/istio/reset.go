@@ -70,11 +70,11 @@ func (r *Router) unlabel(ctx context.Context) ([]Change, error) {
 	var errs []error
 	for _, p := range found {
 		u := unstructured.Unstructured{}
-		u.SetManagedFields(p.Metadata.ManagedFields)
+		u.SetManagedFields(p.ManagedFields)
 		if !slices.Contains(managers(u), r.options.Manager) {
 			continue
 		}
-		c := Change{Action: Label, Kind: "Pod", Name: p.Metadata.Name, Diff: diff(lines(p.labels()), nil), resource: pods, object: podLabels(p, nil)}
+		c := Change{Action: Label, Kind: "Pod", Name: p.Name, Diff: diff(lines(p.wanted()), nil), resource: pods, object: podLabels(p, nil)}
 		if err := r.do(ctx, c, nil); err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("%s: %w", c, err))
 			continue

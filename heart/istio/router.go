@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 
 	"heartbed/heart"
 )
@@ -73,17 +74,19 @@ func (o Options) name(component string) string { return o.Manager + "-" + o.serv
 // be called concurrently.
 type Router struct {
 	client  dynamic.Interface
+	core    kubernetes.Interface
 	options Options
 }
 
 var _ heart.Router = (*Router)(nil)
 
-// New returns a router that writes with the client.
-func New(client dynamic.Interface, o Options) (*Router, error) {
+// New returns a router that writes with the client and reads pods with core,
+// which may use protobuf: of hundreds of pods JSON costs most of a step.
+func New(client dynamic.Interface, core kubernetes.Interface, o Options) (*Router, error) {
 	if o.Namespace == "" {
 		return nil, errors.New("istio router: namespace: found none, expected one")
 	}
-	return &Router{client, o.withDefaults()}, nil
+	return &Router{client, core, o.withDefaults()}, nil
 }
 
 func (r *Router) in(resource schema.GroupVersionResource) dynamic.ResourceInterface {

@@ -42,7 +42,7 @@ func newShop(t *testing.T, c *istiotest.Cluster, namespace string) shop {
 func (s shop) router(t *testing.T, o istio.Options) *istio.Router {
 	o.Namespace = s.namespace
 	o.Grace = time.Millisecond
-	r, err := istio.New(s.client, o)
+	r, err := istio.New(s.client, s.Client(), o)
 	require.NoError(t, err)
 	return r
 }
