@@ -14,6 +14,7 @@ import (
 
 	"heartbed/cmd/internal/cli"
 	"heartbed/experiments"
+	"heartbed/testbed"
 )
 
 // runFlags are the flags of "run"; each has the name of its field.
@@ -184,6 +185,27 @@ func (j job) prepare(ctx context.Context, stderr io.Writer) error {
 	if j.place.clean != nil {
 		if err := j.place.clean(""); err != nil {
 			return fmt.Errorf("backend %s: %w", j.experiment.Backend, err)
+		}
+	}
+	return j.fits(ctx)
+}
+
+// fits asks a backend that can say so whether it can play the plan of each app.
+func (j job) fits(ctx context.Context) error {
+	backend, can := j.place.Backend.(interface {
+		Fits(context.Context, testbed.Plan) error
+	})
+	if !can {
+		return nil
+	}
+	asked := map[string]bool{}
+	for _, t := range j.experiment.Trials {
+		if asked[t.App] {
+			continue
+		}
+		asked[t.App] = true
+		if err := backend.Fits(ctx, t.Plan); err != nil {
+			return fmt.Errorf("backend %s: app %s: %w", j.experiment.Backend, t.App, err)
 		}
 	}
 	return nil

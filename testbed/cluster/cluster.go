@@ -62,6 +62,15 @@ type Backend struct {
 // changes nothing.
 func (b *Backend) Check(ctx context.Context) error { return check(ctx, b.Options) }
 
+// Fits says whether the plan can be played there: by this backend, and by the
+// cluster's nodes. It changes nothing.
+func (b *Backend) Fits(ctx context.Context, p testbed.Plan) error {
+	if err := checkPlan(p); err != nil {
+		return fmt.Errorf("%w: %w", ErrInput, err)
+	}
+	return fits(ctx, b.Options, p)
+}
+
 // Facts says what killed runs left in clusters.
 func Facts() []live.Fact {
 	f := live.Fact{Name: "own clusters", State: "ok", Note: "no run left anything in a cluster of yours"}

@@ -17,6 +17,8 @@ type stand struct{}
 
 func check(context.Context, Options) error { return errNoLinux }
 
+func fits(context.Context, Options, testbed.Plan) error { return errNoLinux }
+
 func (b *Backend) start(context.Context, testbed.Plan) (testbed.Session, error) {
 	return nil, errNoLinux
 }

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartbed/testbed"
@@ -125,8 +127,27 @@ func TestTooFewNodes(t *testing.T) {
 	p := testbedtest.Plan()
 	p.Nodes = append(p.Nodes, testbed.Node{Name: "n4", Cores: 1, Slowness: 1})
 	p.RTT = [][]time.Duration{{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}
+	require.ErrorIs(t, b.Fits(t.Context(), p), ErrInput)
 	_, err := b.Start(t.Context(), p)
 	require.ErrorIs(t, err, ErrInput)
 	require.ErrorContains(t, err, "nodes: no node has the label heartbed/node=n4")
 	requireGone(t, b)
+}
+
+// A node that is full is said as soon as the scheduler is sure.
+func TestFullNode(t *testing.T) {
+	b := another(t, "full")
+	tg, err := b.Options.target()
+	require.NoError(t, err)
+	pods := tg.client.CoreV1().Pods("default")
+	big := pod("big", nil)
+	big.Spec.NodeSelector = map[string]string{NodeLabel: "n1"}
+	big.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("900m")}
+	_, err = pods.Create(t.Context(), big, metav1.CreateOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, pods.Delete(context.Background(), "big", metav1.DeleteOptions{})) })
+	_, err = b.Start(t.Context(), testbedtest.Plan())
+	require.ErrorContains(t, err, "Insufficient cpu")
+	require.ErrorContains(t, err, "is Pending")
+	require.NotContains(t, err.Error(), "gave up")
 }

@@ -62,12 +62,11 @@ func (t target) claim(ctx context.Context, j *live.Journal, run string, own map[
 	if err != nil {
 		return err
 	}
+	if err := t.foreign(pods.Items); err != nil {
+		return err
+	}
 	if len(pods.Items) > 0 {
-		p := pods.Items[0]
-		if other := p.Labels[runLabel]; other != "" {
-			return t.inUse(other)
-		}
-		return input("namespace", "found pod %s of somebody else in %s, expected a namespace without any, or a new name", p.Name, t.namespace)
+		return t.inUse(pods.Items[0].Labels[runLabel])
 	}
 	if err := j.Add(t.entry(kindObjects, run)); err != nil {
 		return err
@@ -77,6 +76,16 @@ func (t target) claim(ctx context.Context, j *live.Journal, run string, own map[
 		return t.inUse("that began just now")
 	}
 	return err
+}
+
+// foreign refuses a namespace with pods of somebody else.
+func (t target) foreign(pods []corev1.Pod) error {
+	for _, p := range pods {
+		if p.Labels[runLabel] == "" {
+			return input("namespace", "found pod %s of somebody else in %s, expected a namespace without any, or a new name", p.Name, t.namespace)
+		}
+	}
+	return nil
 }
 
 func (t target) inUse(run string) error {

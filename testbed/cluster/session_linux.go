@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartbed/testbed"
 	"heartbed/testbed/kube"
@@ -29,6 +30,13 @@ func check(ctx context.Context, o Options) error {
 		return err
 	}
 	if err := t.checkRights(ctx); err != nil {
+		return err
+	}
+	pods, err := t.client.CoreV1().Pods(t.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("namespace %s: %w", t.namespace, err)
+	}
+	if err := t.foreign(pods.Items); err != nil {
 		return err
 	}
 	if o.Image == "" {

@@ -93,12 +93,28 @@ func (s *stand) stages() []live.Stage {
 	}
 }
 
-func (s *stand) choose(ctx context.Context) error {
-	nodes, err := s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+func (s *stand) choose(ctx context.Context) (err error) {
+	s.hosts, err = s.hostsOf(ctx, s.plan)
+	return err
+}
+
+func (t target) hostsOf(ctx context.Context, p testbed.Plan) ([]host, error) {
+	nodes, err := t.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return mapNodes(p.Nodes, nodes.Items)
+}
+
+// fits says whether the cluster has nodes for a plan.
+func fits(ctx context.Context, o Options, p testbed.Plan) error {
+	t, err := o.target()
 	if err != nil {
 		return err
 	}
-	s.hosts, err = mapNodes(s.plan.Nodes, nodes.Items)
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	_, err = t.hostsOf(ctx, p)
 	return err
 }
 

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,14 +18,20 @@ import (
 // look lies between two looks at what is awaited.
 const look = 100 * time.Millisecond
 
+// noRoom is how long the scheduler may find no room for a pod. Its node is
+// given: no other one will come.
+const noRoom = 20 * time.Second
+
 // AwaitPods waits until the named pods are ready and gives them in that order.
-// An image that a node cannot get ends the wait.
+// An image that a node cannot get, and a node without room, end the wait.
 func AwaitPods(ctx context.Context, client kubernetes.Interface, namespace string, names []string) ([]corev1.Pod, error) {
+	roomAt := time.Now() // when there was room for all
 	for {
 		list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, err
 		}
+		room := true
 		pods, ready := make([]corev1.Pod, len(names)), 0
 		var waiting []string
 		for _, pod := range list.Items {
@@ -35,6 +42,7 @@ func AwaitPods(ctx context.Context, client kubernetes.Interface, namespace strin
 			if err := noImage(pod); err != nil {
 				return nil, err
 			}
+			room = room && !unschedulable(pod)
 			if pods[k] = pod; isReady(pod) {
 				ready++
 			} else {
@@ -43,6 +51,11 @@ func AwaitPods(ctx context.Context, client kubernetes.Interface, namespace strin
 		}
 		if ready == len(names) {
 			return pods, nil
+		}
+		if room {
+			roomAt = time.Now()
+		} else if time.Since(roomAt) > noRoom {
+			return nil, errors.New(strings.Join(waiting, "; "))
 		}
 		if err := live.Pause(ctx, look); err != nil {
 			return nil, fmt.Errorf("%d of %d pods are ready; %s: %w", ready, len(names), strings.Join(waiting, "; "), err)
@@ -96,6 +109,15 @@ func isReady(pod corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
 			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func unschedulable(pod corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled {
+			return c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
 		}
 	}
 	return false
