@@ -21,8 +21,7 @@ func upCommand() *cobra.Command {
 puts that method's first routing table into force, as before a run. The cluster
 stands, for kubectl or for a controller of yours, until Ctrl-C takes it down.`,
 		Example: `  heartbed up --scenario A --app pair --short
-  heartbed up --scenario A --app pair --short --out out/up &
-  kubectl --kubeconfig out/up/kubeconfig -n heartbed get pods -o wide`,
+  heartbed up --file mine.yaml --policy lata --out out/up`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.up(cmd) },
 	}
