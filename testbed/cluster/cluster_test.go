@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -150,6 +152,8 @@ func TestRemoveRefuses(t *testing.T) {
 		"does not answer":  {Kind: kindObjects, Name: "1", Namespace: "x", Kubeconfig: file},
 		"delete the journ": {Kind: kindNamespace, Name: "1", Namespace: "x", Kubeconfig: "/nowhere"},
 	} {
-		require.ErrorContains(t, remove(t.Context(), e), want)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // shorter than its patience
+		require.ErrorContains(t, remove(ctx, e), want)
+		cancel()
 	}
 }
