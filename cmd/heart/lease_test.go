@@ -18,7 +18,7 @@ import (
 // build makes the program.
 func build(t *testing.T) string {
 	file := filepath.Join(t.TempDir(), "heart")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", file, ".")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-o", file, ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	said, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", said)
