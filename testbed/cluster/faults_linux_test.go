@@ -91,7 +91,7 @@ func TestAPIServerRestarts(t *testing.T) {
 	b := another(t, "restart")
 	err := disturbed(t, b, func() {
 		node := strings.TrimPrefix(b.kept.context, "kind-") + "-control-plane"
-		said, err := exec.Command("docker", "exec", node, "pkill", "-f", "^kube-apiserver").CombinedOutput()
+		said, err := exec.Command("docker", "exec", node, "pkill", "-KILL", "-f", "^kube-apiserver").CombinedOutput()
 		require.NoError(t, err, string(said))
 	})
 	require.ErrorContains(t, err, "the connection to the cluster was lost: heartbed-")
