@@ -76,7 +76,7 @@ var testArrows = map[string][]string{
 	"testbed/kube":       {"testbed/testbedtest"},
 	"testbed/cluster":    {"heart", "heart/istio/istiotest", "testbed/kind", "testbed/kind/image", "testbed/testbedtest", "workloads"},
 	"workloads/service":  {"heart/xds", "tc", "testbed/testbedtest"},
-	"experiments":        {"testbed/sim", "testbed/netns", "testbed/kind", "testbed/kind/image", "testbed/kube", "testbed/live", "testbed/testbedtest", "workloads/agent", "workloads/loadgen", "internal/chart", "heart/istio", "heart/istio/istiotest", "analysis"},
+	"experiments":        {"testbed/sim", "testbed/netns", "testbed/kind", "testbed/kind/image", "testbed/kube", "testbed/live", "testbed/testbedtest", "workloads/agent", "workloads/loadgen", "workloads/service", "internal/chart", "heart/istio", "heart/istio/istiotest", "analysis"},
 	"analysis":           {"testbed/sim", "heart", "heart/policy", "workloads"},
 	"cmd/heartbed":       {"tc/tctest", "testbed/testbedtest"},
 	"workloads/loadgen":  {"workloads/loadgen/loadgentest"},

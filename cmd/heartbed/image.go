@@ -15,10 +15,10 @@ import (
 func imageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "image",
-		Short:   "Make the images that the backends kind and cluster run on",
+		Short:   "Make the images that Kubernetes runs",
 		Example: "  heartbed image build\n  heartbed image programs --output programs.tar",
 	}
-	cmd.AddCommand(imageBuildCommand(), imageProgramsCommand())
+	cmd.AddCommand(imageBuildCommand(), imageProgramsCommand(), imageOfCommand(), imagePrometheusCommand())
 	return cmd
 }
 

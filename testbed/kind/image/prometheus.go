@@ -9,7 +9,7 @@ import (
 // the clients of a dozen other clouds are left out, and its pages, which are
 // built with other tools than Go.
 var prometheus = module{
-	name: "prometheus", about: 200 * time.Second,
+	name: "prometheus", about: 300 * time.Second,
 	pkg: "github.com/prometheus/prometheus/cmd/prometheus", tags: "remove_all_sd,enable_kubernetes_sd",
 }
 

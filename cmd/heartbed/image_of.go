@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"heartbed/cmd/internal/cli"
+	"heartbed/testbed/kind/image"
+)
+
+func imageOfCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "of --output FILE PROGRAM...",
+		Short: "Write an image of programs of this machine",
+		Long: `Writes an image of programs, with the libraries that they load and nothing
+else, as a docker archive. They are in its root and in its PATH under the names
+of their files. The image's name is printed on stdout; the same programs give
+the same name.`,
+		Example: `  CGO_ENABLED=0 go build -o heart ./cmd/heart
+  heartbed image of --output heart.tar ./heart`,
+		Args: cli.Args(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, programs []string) error {
+			return writeImage(output, cmd.OutOrStdout(), programs...)
+		},
+	}
+	cmd.Flags().StringVar(&output, "output", "", "file that gets the image")
+	return cmd
+}
+
+func imagePrometheusCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "prometheus --output FILE",
+		Short: "Build Prometheus from its Go module and write an image of it",
+		Long: `Builds Prometheus, of the version in testbed/kind/image/versions.yaml, with the
+discovery of Kubernetes only and without its pages, and writes an image of it
+for the chart deploy/prometheus where the published one cannot be had. The
+program is kept in the cache folder (HEARTBED_CACHE, else heartbed in the user's
+cache folder). The image's name is printed on stdout.`,
+		Example: "  heartbed image prometheus --output prometheus.tar",
+		Args:    cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return buildPrometheus(cmd.Context(), output, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&output, "output", "", "file that gets the image")
+	return cmd
+}
+
+func buildPrometheus(ctx context.Context, output string, stdout, progress io.Writer) error {
+	if output == "" {
+		return errNoOutput
+	}
+	program, err := image.Prometheus(ctx, image.Options{Progress: progress})
+	if err != nil {
+		return err
+	}
+	return writeImage(output, stdout, program)
+}
+
+var errNoOutput = fmt.Errorf("%w: --output: found none, expected a file", cli.ErrUsage)
+
+// writeImage writes an image of programs and prints its name.
+func writeImage(output string, stdout io.Writer, programs ...string) error {
+	if output == "" {
+		return errNoOutput
+	}
+	archive, err := image.Programs("", programs...)
+	if err != nil {
+		return err
+	}
+	if err := copyFile(archive.File, output); err != nil {
+		return fmt.Errorf("write the image: %w", err)
+	}
+	_, err = fmt.Fprintln(stdout, archive.Name)
+	return err
+}
