@@ -20,9 +20,8 @@ func imageOfCommand() *cobra.Command {
 else, as a docker archive. They are in its root and in its PATH under the names
 of their files. The image's name is printed on stdout; the same programs give
 the same name.`,
-		Example: `  CGO_ENABLED=0 go build -o heart ./cmd/heart
-  heartbed image of --output heart.tar ./heart`,
-		Args: cli.Args(cobra.MinimumNArgs(1)),
+		Example: "  heartbed image of --output heart.tar ./heart",
+		Args:    cli.Args(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, programs []string) error {
 			return writeImage(output, cmd.OutOrStdout(), programs...)
 		},
