@@ -65,11 +65,7 @@ func Build(ctx context.Context, o Options) (string, error) {
 	if err := Check(ctx); err != nil {
 		return "", err
 	}
-	b, err := newBuilder(ctx, o)
-	if err != nil {
-		return "", err
-	}
-	unlock, err := lock(ctx, b.Cache, func() { b.progress().line("another image build is going on; waiting for it to end") })
+	b, unlock, err := openBuilder(ctx, o)
 	if err != nil {
 		return "", err
 	}
@@ -101,6 +97,15 @@ func Build(ctx context.Context, o Options) (string, error) {
 		}
 	}
 	return Name(), prune(b.Cache, p.steps())
+}
+
+// openBuilder begins a build, once no other one is going on.
+func openBuilder(ctx context.Context, o Options) (b *builder, unlock func(), err error) {
+	if b, err = newBuilder(ctx, o); err != nil {
+		return nil, nil, err
+	}
+	unlock, err = lock(ctx, b.Cache, func() { b.progress().line("another image build is going on; waiting for it to end") })
+	return b, unlock, err
 }
 
 func newBuilder(ctx context.Context, o Options) (*builder, error) {

@@ -16,11 +16,7 @@ var prometheus = module{
 // Prometheus builds the program prometheus from its module, unless the cache
 // has it, and gives its path, for Programs. Debian's cannot find pods.
 func Prometheus(ctx context.Context, o Options) (file string, err error) {
-	b, err := newBuilder(ctx, o)
-	if err != nil {
-		return "", err
-	}
-	unlock, err := lock(ctx, b.Cache, func() { b.progress().line("another image build is going on; waiting for it to end") })
+	b, unlock, err := openBuilder(ctx, o)
 	if err != nil {
 		return "", err
 	}
