@@ -92,17 +92,13 @@ is printed on stdout; the same program gives the same name.`,
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output == "" {
-				return fmt.Errorf("%w: --output: found none, expected a file", cli.ErrUsage)
+				return errNoOutput
 			}
 			archive, err := programs(cmd.Context(), program)
 			if err != nil {
 				return err
 			}
-			if err := copyFile(archive.File, output); err != nil {
-				return fmt.Errorf("write the image: %w", err)
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), archive.Name)
-			return err
+			return handOver(archive, output, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVar(&output, "output", "", "file that gets the image")

@@ -72,9 +72,14 @@ func writeImage(output string, stdout io.Writer, programs ...string) error {
 	if err != nil {
 		return err
 	}
+	return handOver(archive, output, stdout)
+}
+
+// handOver copies an image to where the user wants it and prints its name.
+func handOver(archive image.Archive, output string, stdout io.Writer) error {
 	if err := copyFile(archive.File, output); err != nil {
 		return fmt.Errorf("write the image: %w", err)
 	}
-	_, err = fmt.Fprintln(stdout, archive.Name)
+	_, err := fmt.Fprintln(stdout, archive.Name)
 	return err
 }

@@ -33,9 +33,8 @@ stands, for kubectl or for a controller of yours, until Ctrl-C takes it down.`,
 }
 
 func (f *runFlags) up(cmd *cobra.Command) (err error) {
-	const backend = "kind"
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	job, err := f.job(cmd, backend)
+	job, err := f.job(cmd, kindBackend)
 	if err != nil {
 		return err
 	}
