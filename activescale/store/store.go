@@ -47,13 +47,17 @@ func (s Sample) Before(t Sample) bool {
 // Limits of a sample, far above what a pod reports.
 const (
 	maxValues = 255
-	maxName   = 255 // bytes
+	maxName   = 255     // bytes
+	maxEpoch  = 1 << 52 // where a number in a script of Redis still counts by one
 )
 
 // check says what keeps a sample from being stored.
 func (s Sample) check() error {
 	if s.Epoch == 0 || s.Flush == 0 {
 		return errors.New("put sample: epoch and flush count from 1")
+	}
+	if s.Epoch > maxEpoch {
+		return fmt.Errorf("put sample: epoch %d was never opened", s.Epoch)
 	}
 	if len(s.Values) > maxValues {
 		return fmt.Errorf("put sample: %d values, more than %d", len(s.Values), maxValues)
