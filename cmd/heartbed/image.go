@@ -18,7 +18,7 @@ func imageCommand() *cobra.Command {
 		Short:   "Make the images that Kubernetes runs",
 		Example: "  heartbed image build\n  heartbed image programs --output programs.tar",
 	}
-	cmd.AddCommand(imageBuildCommand(), imageProgramsCommand(), imageOfCommand(), imagePrometheusCommand())
+	cmd.AddCommand(imageBuildCommand(), imageProgramsCommand(), imageOfCommand(), imagePrometheusCommand(), imageMetricsServerCommand())
 	return cmd
 }
 

@@ -31,34 +31,43 @@ the same name.`,
 }
 
 func imagePrometheusCommand() *cobra.Command {
+	return imageOfModuleCommand("prometheus", "Build Prometheus from its Go module and write an image of it",
+		`Builds Prometheus, of the version in testbed/kind/image/versions.yaml, with the
+discovery of Kubernetes only and without its pages, and writes an image of it
+for the chart deploy/prometheus where the published one cannot be had.`, image.Prometheus)
+}
+
+func imageMetricsServerCommand() *cobra.Command {
+	return imageOfModuleCommand("metrics-server", "Build metrics-server from its Go module and write an image of it",
+		`Builds metrics-server, of the version in testbed/kind/image/versions.yaml, and
+writes an image of it, for an HPA on CPU time where the published one cannot be
+had.`, image.MetricsServer)
+}
+
+// imageOfModuleCommand is the command that builds a program which is not ours.
+func imageOfModuleCommand(name, short, long string, build func(context.Context, image.Options) (string, error)) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use:   "prometheus --output FILE",
-		Short: "Build Prometheus from its Go module and write an image of it",
-		Long: `Builds Prometheus, of the version in testbed/kind/image/versions.yaml, with the
-discovery of Kubernetes only and without its pages, and writes an image of it
-for the chart deploy/prometheus where the published one cannot be had. The
-program is kept in the cache folder (HEARTBED_CACHE, else heartbed in the user's
-cache folder). The image's name is printed on stdout.`,
-		Example: "  heartbed image prometheus --output prometheus.tar",
+		Use:   name + " --output FILE",
+		Short: short,
+		Long: long + ` The program is kept
+in the cache folder (HEARTBED_CACHE, else heartbed in the user's cache folder).
+The image's name is printed on stdout.`,
+		Example: "  heartbed image " + name + " --output " + name + ".tar",
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return buildPrometheus(cmd.Context(), output, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			if output == "" {
+				return errNoOutput
+			}
+			program, err := build(cmd.Context(), image.Options{Progress: cmd.ErrOrStderr()})
+			if err != nil {
+				return err
+			}
+			return writeImage(output, cmd.OutOrStdout(), program)
 		},
 	}
 	cmd.Flags().StringVar(&output, "output", "", "file that gets the image")
 	return cmd
-}
-
-func buildPrometheus(ctx context.Context, output string, stdout, progress io.Writer) error {
-	if output == "" {
-		return errNoOutput
-	}
-	program, err := image.Prometheus(ctx, image.Options{Progress: progress})
-	if err != nil {
-		return err
-	}
-	return writeImage(output, stdout, program)
 }
 
 var errNoOutput = fmt.Errorf("%w: --output: found none, expected a file", cli.ErrUsage)

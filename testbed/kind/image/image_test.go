@@ -42,6 +42,7 @@ func TestPins(t *testing.T) {
 		"kube": {"k8s.io/kubernetes", v.Kubernetes}, "etcd": {"go.etcd.io/etcd/server/v3", v.Etcd},
 		"coredns": {"github.com/coredns/coredns", v.CoreDNS}, "cni": {"github.com/containernetworking/plugins", v.CNI},
 		"kind": {"sigs.k8s.io/kind", v.Kind}, "prometheus": {"github.com/prometheus/prometheus", v.Prometheus},
+		"metrics-server": {"sigs.k8s.io/metrics-server", v.MetricsServer},
 	}
 	for name, pin := range pins {
 		if *update {

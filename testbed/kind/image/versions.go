@@ -27,8 +27,9 @@ type Versions struct {
 		Suite    string   `yaml:"suite"`
 		Packages []string `yaml:"packages"`
 	} `yaml:"debian"`
-	Published  string `yaml:"published"`
-	Prometheus string `yaml:"prometheus"`
+	Published     string `yaml:"published"`
+	Prometheus    string `yaml:"prometheus"`
+	MetricsServer string `yaml:"metricsServer"`
 }
 
 // Pinned are the versions that this program builds.
