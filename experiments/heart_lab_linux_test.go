@@ -169,16 +169,11 @@ func (l *lab) installHeart(ctx context.Context, t *testing.T, replicas int) {
 // createWorkloads makes the replicas, whose tables come from heart's Service,
 // and the agent from whose pod load is offered and metrics are read.
 func (l *lab) createWorkloads(ctx context.Context, t *testing.T, plan testbed.Plan) {
-	layout := live.Layout{Plan: plan, Topology: plan.Topology()}
-	at := layout.Topology.NodeIndex()
+	layout := live.NewLayout(plan)
 	requests := []float64{0.6, 0.6, 1}
 	var hosts []kube.Host
 	for i, n := range plan.Nodes {
-		layout.Nodes = append(layout.Nodes, live.Node{Node: n})
 		hosts = append(hosts, kube.Host{Label: kind.NodeLabel, Value: n.Name, CPUs: runtime.NumCPU(), Requests: requests[i]})
-	}
-	for _, r := range layout.Topology.Replicas {
-		layout.Replicas = append(layout.Replicas, live.Replica{Replica: r, On: at[r.Node]})
 	}
 	l.workloads = kube.Workloads{
 		Client: l.client, Namespace: shop, Layout: &layout, Hosts: hosts, Image: l.programs.Name, Pull: corev1.PullNever,

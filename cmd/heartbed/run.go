@@ -93,7 +93,9 @@ func (f *runFlags) run(cmd *cobra.Command) (err error) {
 	if job.place.close != nil {
 		defer func() { err = errors.Join(err, job.place.close()) }()
 	}
-	inDocker.Options.Kubeconfig = filepath.Join(job.dir, "kubeconfig")
+	if f.backend == kindBackend {
+		inDocker.Options.Kubeconfig = filepath.Join(job.dir, "kubeconfig")
+	}
 	if f.backend != simulator && !f.alone {
 		beside, err := f.job(cmd, simulator)
 		if err != nil {

@@ -94,15 +94,7 @@ func (b *Backend) forget() error {
 }
 
 func newSession(st *stand, p testbed.Plan) *session {
-	l := live.Layout{Plan: p, Topology: p.Topology()}
-	at := l.Topology.NodeIndex()
-	for _, n := range p.Nodes {
-		l.Nodes = append(l.Nodes, live.Node{Node: n})
-	}
-	for _, r := range l.Topology.Replicas {
-		l.Replicas = append(l.Replicas, live.Replica{Replica: r, On: at[r.Node]})
-	}
-	return &session{Session: live.Session{Layout: l, Remote: true}, stand: st}
+	return &session{Session: live.Session{Layout: live.NewLayout(p), Remote: true}, stand: st}
 }
 
 func (s *session) stages() []live.Stage {

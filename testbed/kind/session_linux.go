@@ -67,14 +67,8 @@ func (s *slowest) run(ctx context.Context, stages []live.Stage) error {
 }
 
 func newSession(c *cluster, p testbed.Plan) *session {
-	l := live.Layout{Plan: p, Topology: p.Topology(), Client: c.control.addr}
-	at := l.Topology.NodeIndex()
-	for _, n := range p.Nodes {
-		l.Nodes = append(l.Nodes, live.Node{Node: n})
-	}
-	for _, r := range l.Topology.Replicas {
-		l.Replicas = append(l.Replicas, live.Replica{Replica: r, On: at[r.Node]})
-	}
+	l := live.NewLayout(p)
+	l.Client = c.control.addr
 	return &session{Session: live.Session{Layout: l, Dial: live.DialIn(c.control.namespace())}, cluster: c}
 }
 

@@ -15,14 +15,7 @@ import (
 func workloads() *Workloads {
 	p := testbedtest.Plan()
 	p.App.Components[0].Name, p.App.Entry = "Front_End", "Front_End"
-	l := live.Layout{Plan: p, Topology: p.Topology()}
-	at := l.Topology.NodeIndex()
-	for _, n := range p.Nodes {
-		l.Nodes = append(l.Nodes, live.Node{Node: n})
-	}
-	for _, r := range l.Topology.Replicas {
-		l.Replicas = append(l.Replicas, live.Replica{Replica: r, On: at[r.Node]})
-	}
+	l := live.NewLayout(p)
 	l.Replicas[1].Name = "Front_End.1"
 	return &Workloads{
 		Layout: &l, Labels: map[string]string{"heartbed/run": "1"},

@@ -31,6 +31,20 @@ type Layout struct {
 	Client   netip.Addr // of the load generator
 }
 
+// NewLayout puts the plan's replicas on its nodes; all addresses are the
+// backend's to fill in.
+func NewLayout(p testbed.Plan) Layout {
+	l := Layout{Plan: p, Topology: p.Topology()}
+	for _, n := range p.Nodes {
+		l.Nodes = append(l.Nodes, Node{Node: n})
+	}
+	at := l.Topology.NodeIndex()
+	for _, r := range l.Topology.Replicas {
+		l.Replicas = append(l.Replicas, Replica{Replica: r, On: at[r.Node]})
+	}
+	return l
+}
+
 // Node is a node of the plan.
 type Node struct {
 	testbed.Node

@@ -25,7 +25,6 @@ const (
 // node i has the addresses 10.77.(i+1).k, k = 1 for itself and from 2 on one
 // for each of its replicas.
 func newLayout(p testbed.Plan) (live.Layout, error) {
-	l := live.Layout{Plan: p, Topology: p.Topology(), Client: clientAddr}
 	faults := []error{p.Validate(), p.App.Validate(), p.Load.Validate()}
 	if len(p.Nodes) > maxNodes {
 		faults = append(faults, fmt.Errorf("nodes: found %d, expected at most %d", len(p.Nodes), maxNodes))
@@ -33,19 +32,19 @@ func newLayout(p testbed.Plan) (live.Layout, error) {
 	if err := errors.Join(faults...); err != nil {
 		return live.Layout{}, err
 	}
-	for i, n := range p.Nodes {
-		l.Nodes = append(l.Nodes, live.Node{Node: n, Addr: hostAddr(i, 1)})
+	l := live.NewLayout(p)
+	l.Client = clientAddr
+	for i := range l.Nodes {
+		l.Nodes[i].Addr = hostAddr(i, 1)
 	}
-	at := l.Topology.NodeIndex()
-	for _, r := range l.Topology.Replicas {
-		i := at[r.Node]
-		n := &l.Nodes[i]
+	for k := range l.Replicas {
+		r := &l.Replicas[k]
+		n := &l.Nodes[r.On]
 		if len(n.Addrs) == maxReplicas {
 			return live.Layout{}, fmt.Errorf("node %s: found more than %d replicas", n.Name, maxReplicas)
 		}
-		addr := hostAddr(i, 2+len(n.Addrs))
-		n.Addrs = append(n.Addrs, addr)
-		l.Replicas = append(l.Replicas, live.Replica{Replica: r, On: i, Addr: addr})
+		r.Addr = hostAddr(r.On, 2+len(n.Addrs))
+		n.Addrs = append(n.Addrs, r.Addr)
 	}
 	return l, nil
 }
