@@ -57,7 +57,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 		root.Args = Args(cobra.NoArgs)
 		root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // nil would mean those of the process
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
