@@ -11,75 +11,22 @@ import (
 	"fmt"
 	"math/big"
 	"net"
-	"os/exec"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"heartbed/activescale/store/storetest"
 	"heartbed/testbed/testbedtest"
 )
 
-// redisServer is a redis-server of the machine.
-type redisServer struct {
-	address string
-	args    []string
-	process *exec.Cmd
-	log     bytes.Buffer
-	admin   *redis.Client
-}
-
-// newServer starts one without persistence, with more arguments.
-func newServer(t *testing.T, args ...string) *redisServer {
-	program, err := exec.LookPath("redis-server")
-	if err != nil {
-		err = fmt.Errorf("%w: redis-server is not installed (apt-get install redis-server)", errors.ErrUnsupported)
-	}
+// newServer starts a redis-server.
+func newServer(t *testing.T, arguments ...string) *storetest.Redis {
+	s, err := storetest.Start(t, arguments...)
 	testbedtest.Require(t, "netns", err)
-	port := freePort(t)
-	s := &redisServer{address: "127.0.0.1:" + port}
-	s.args = append([]string{program, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", t.TempDir()}, args...)
-	s.admin = redis.NewClient(&redis.Options{Addr: s.address, MaxRetries: -1})
-	t.Cleanup(func() {
-		_ = s.admin.Close()
-		s.kill()
-	})
-	s.start(t)
 	return s
-}
-
-// freePort leaves room for the port of a cluster's bus, which is 10,000 above.
-func freePort(t *testing.T) string {
-	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		port := l.Addr().(*net.TCPAddr).Port
-		require.NoError(t, l.Close())
-		if port < 50_000 {
-			return strconv.Itoa(port)
-		}
-	}
-	t.Fatal("no free port below 50000")
-	return ""
-}
-
-func (s *redisServer) start(t *testing.T) {
-	s.process = exec.Command(s.args[0], s.args[1:]...)
-	s.process.Stdout, s.process.Stderr, s.process.SysProcAttr = &s.log, &s.log, diesWithUs()
-	require.NoError(t, s.process.Start())
-	wait(t, func() error { return s.admin.Ping(t.Context()).Err() })
-}
-
-func (s *redisServer) kill() {
-	if s.process != nil {
-		_ = s.process.Process.Kill()
-		_ = s.process.Wait()
-		s.process = nil
-	}
 }
 
 // wait tries until there is no error, for a minute.
@@ -94,9 +41,9 @@ func wait(t *testing.T, try func() error) {
 	t.Fatalf("after a minute: %v", err)
 }
 
-// open is a store with a prefix of its own.
-func (s *redisServer) open(t testing.TB, ttl time.Duration, change ...func(*RedisOptions)) *Redis {
-	o := RedisOptions{Address: s.address, TTL: ttl, Prefix: t.Name() + ":", Timeout: 10 * time.Second}
+// connect is a store with a prefix of its own.
+func connect(t testing.TB, address string, ttl time.Duration, change ...func(*RedisOptions)) *Redis {
+	o := RedisOptions{Address: address, TTL: ttl, Prefix: t.Name() + ":", Timeout: 10 * time.Second}
 	for _, c := range change {
 		c(&o)
 	}
@@ -114,8 +61,8 @@ func TestRealRedis(t *testing.T) {
 	s := newServer(t)
 	const ttl = 4 * time.Second
 	for name, open := range map[string]func(testing.TB) Store{
-		"redis":  func(t testing.TB) Store { return s.open(t, ttl) },
-		"shared": func(t testing.TB) Store { return NewShared(s.open(t, ttl)) },
+		"redis":  func(t testing.TB) Store { return connect(t, s.Address, ttl) },
+		"shared": func(t testing.TB) Store { return NewShared(connect(t, s.Address, ttl)) },
 	} {
 		for what, check := range checks {
 			t.Run(name+"/"+what, func(t *testing.T) {
@@ -130,16 +77,16 @@ func TestRealRedis(t *testing.T) {
 // one flush, and streams opened before lose against streams opened after.
 func TestRealRedisRestarts(t *testing.T) {
 	s := newServer(t)
-	r := s.open(t, time.Minute, quick)
+	r := connect(t, s.Address, time.Minute, quick)
 	pod := Pod{"ns", "pod"}
 	before, err := r.Open(t.Context())
 	require.NoError(t, err)
 	put(t, r, pod, sample(before, 1))
-	s.kill()
+	s.Kill()
 	_, err = r.Get(t.Context(), []Pod{pod})
 	require.Error(t, err)
 	require.Error(t, r.Put(t.Context(), pod, sample(before, 2)))
-	s.start(t)
+	require.NoError(t, s.Restart(t))
 	require.Empty(t, get(t, r, pod))
 	put(t, r, pod, sample(before, 3))
 	after, err := r.Open(t.Context())
@@ -152,67 +99,67 @@ func TestRealRedisRestarts(t *testing.T) {
 // A Redis with no room and no leave to evict refuses writes and answers reads.
 func TestRealRedisIsFull(t *testing.T) {
 	s := newServer(t)
-	r := s.open(t, time.Minute, quick)
+	r := connect(t, s.Address, time.Minute, quick)
 	shared := NewShared(r)
 	kept, lost := Pod{"ns", "kept"}, Pod{"ns", "lost"}
 	put(t, shared, kept, sample(1, 1))
-	require.NoError(t, s.admin.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	require.NoError(t, s.Admin.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	require.ErrorContains(t, r.Put(t.Context(), lost, sample(1, 1)), "OOM")
 	put(t, shared, kept, sample(1, 2))
 	require.ErrorContains(t, shared.Health(), "OOM")
 	require.Equal(t, uint64(2), get(t, shared, kept)[kept].Flush)
 	_, err := shared.Get(t.Context(), []Pod{kept, lost})
 	require.ErrorContains(t, err, "OOM")
-	require.NoError(t, s.admin.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	require.NoError(t, s.Admin.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	put(t, shared, kept, sample(1, 3))
 	require.NoError(t, shared.Health())
 }
 
 func TestRealRedisIsSlow(t *testing.T) {
 	s := newServer(t)
-	r := s.open(t, time.Minute, quick)
+	r := connect(t, s.Address, time.Minute, quick)
 	pod := Pod{"ns", "pod"}
 	put(t, r, pod, sample(1, 1))
-	require.NoError(t, s.admin.Do(t.Context(), "CLIENT", "PAUSE", "3600000", "ALL").Err())
+	require.NoError(t, s.Admin.Do(t.Context(), "CLIENT", "PAUSE", "3600000", "ALL").Err())
 	start := time.Now()
 	_, err := r.Get(t.Context(), []Pod{pod})
 	require.Error(t, err)
 	require.GreaterOrEqual(t, time.Since(start), r.Timeout-time.Millisecond)
-	s.kill() // which ends the pause
+	s.Kill() // which ends the pause
 }
 
 // Keys of one query lie on three nodes, and each is asked once.
 func TestRealRedisCluster(t *testing.T) {
-	nodes := []*redisServer{}
+	nodes := []*storetest.Redis{}
 	for i := range 3 {
 		n := newServer(t, "--cluster-enabled", "yes")
-		require.NoError(t, n.admin.ClusterAddSlotsRange(t.Context(), i*5462, min(16383, i*5462+5461)).Err())
+		require.NoError(t, n.Admin.ClusterAddSlotsRange(t.Context(), i*5462, min(16383, i*5462+5461)).Err())
 		if i > 0 {
-			host, port, err := net.SplitHostPort(nodes[0].address)
+			host, port, err := net.SplitHostPort(nodes[0].Address)
 			require.NoError(t, err)
-			require.NoError(t, n.admin.ClusterMeet(t.Context(), host, port).Err())
+			require.NoError(t, n.Admin.ClusterMeet(t.Context(), host, port).Err())
 		}
 		nodes = append(nodes, n)
 	}
 	for _, n := range nodes {
 		wait(t, func() error {
-			info, err := n.admin.ClusterInfo(t.Context()).Result()
+			info, err := n.Admin.ClusterInfo(t.Context()).Result()
 			if err == nil && !bytes.Contains([]byte(info), []byte("cluster_state:ok")) {
 				err = errors.New(info)
 			}
 			return err
 		})
 	}
-	addresses := nodes[0].address + "," + nodes[1].address
+	addresses := nodes[0].Address + "," + nodes[1].Address
 	t.Run("contract", func(t *testing.T) {
 		for what, check := range checks {
 			t.Run(what, func(t *testing.T) {
 				t.Parallel()
-				check(t, 4*time.Second, nodes[0].open(t, 4*time.Second, func(o *RedisOptions) { o.Address = addresses }))
+				check(t, 4*time.Second, connect(t, nodes[0].Address, 4*time.Second, func(o *RedisOptions) { o.Address = addresses }))
 			})
 		}
 	})
-	r := nodes[0].open(t, time.Minute, func(o *RedisOptions) { o.Cluster = true; o.Timeout = 2 * time.Second })
+	r := connect(t, nodes[0].Address, time.Minute, func(o *RedisOptions) { o.Cluster = true; o.Timeout = 2 * time.Second })
 	pods := make([]Pod, 100)
 	for i := range pods {
 		pods[i] = Pod{"ns", fmt.Sprint(i)}
@@ -222,7 +169,7 @@ func TestRealRedisCluster(t *testing.T) {
 	require.Len(t, get(t, r, pods...), 100)
 	require.Equal(t, before+3, testutil.ToFloat64(r.m.exchanges))
 	// Half an answer is none.
-	nodes[2].kill()
+	nodes[2].Kill()
 	_, err := r.Get(t.Context(), pods)
 	require.Error(t, err)
 }
