@@ -71,13 +71,14 @@ func Start(t testing.TB) *Cluster {
 	start(t, c.dir, "etcd", nil, etcd, "--data-dir", filepath.Join(c.dir, "etcd"), "--unsafe-no-fsync",
 		"--listen-client-urls", store, "--advertise-client-urls", store, "--listen-peer-urls", "http://127.0.0.1:"+free[1])
 	c.writeFiles(t)
+	c.writeProxyPair(t)
 	c.start = func() *Process {
-		return start(t, c.dir, "kube-apiserver", nil, kube, "kube-apiserver",
+		return start(t, c.dir, "kube-apiserver", nil, kube, append([]string{"kube-apiserver",
 			"--etcd-servers", store, "--bind-address", "127.0.0.1", "--secure-port", free[2], "--cert-dir", c.file("certs"),
 			"--advertise-address", "127.0.0.1", "--endpoint-reconciler-type", "none",
 			"--token-auth-file", c.file("tokens"), "--authorization-mode", "RBAC", "--service-cluster-ip-range", "10.96.0.0/16",
 			"--service-account-issuer", "https://istiotest", "--service-account-key-file", c.file("key.pem"), "--service-account-signing-key-file", c.file("key.pem"),
-			"--disable-admission-plugins", "ServiceAccount")
+			"--disable-admission-plugins", "ServiceAccount"}, c.aggregation()...)...)
 	}
 	c.Config = &rest.Config{
 		Host: "https://127.0.0.1:" + free[2], BearerToken: token, QPS: -1,
