@@ -68,6 +68,9 @@ type Config struct {
 	// Drain bounds how long requests in flight are finished at the end; 0 =
 	// DefaultDrain.
 	Drain time.Duration
+	// Push says where requests in flight are reported while the replica runs;
+	// by default nowhere.
+	Push Push
 }
 
 // ReadConfig reads and validates a Config from a JSON file. All faults are
@@ -110,7 +113,7 @@ func (c Config) Validate() error {
 	for _, f := range []struct {
 		name  string
 		value int64
-	}{{"Connections", int64(c.Connections)}, {"ProxyThreads", int64(c.ProxyThreads)}, {"Queue", int64(c.Queue)}, {"Deadline", int64(c.Deadline)}, {"Drain", int64(c.Drain)}} {
+	}{{"Connections", int64(c.Connections)}, {"ProxyThreads", int64(c.ProxyThreads)}, {"Queue", int64(c.Queue)}, {"Deadline", int64(c.Deadline)}, {"Drain", int64(c.Drain)}, {"Push.Every", int64(c.Push.Every)}} {
 		if f.value < 0 {
 			fault("%s: found %d, expected 0 or more", f.name, f.value)
 		}

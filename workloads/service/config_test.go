@@ -19,6 +19,7 @@ func TestConfigSurvivesJSON(t *testing.T) {
 		want := Config{
 			Replica: "r1", Component: app.Entry, Node: "n1", App: app, Listen: "127.0.0.1:1", Metrics: ":2", Slowness: 1.5,
 			Connections: 3, ProxyThreads: 2, Targets: map[string]string{"x": "dns:///x:1"}, Queue: 4, Deadline: time.Second, Drain: time.Minute,
+			Push: Push{To: "sink:9000", Every: time.Second, Pod: "p", Namespace: "n", IP: "10.1.2.3"},
 		}
 		raw, err := json.Marshal(want)
 		require.NoError(t, err)
@@ -31,10 +32,10 @@ func TestConfigSurvivesJSON(t *testing.T) {
 }
 
 func TestConfigNamesEveryFault(t *testing.T) {
-	err := Config{Component: "z", App: chain(burns(1)), Slowness: -1, Queue: -2, Deadline: -3, Connections: -4, ProxyThreads: -6, Drain: -5}.Validate()
+	err := Config{Component: "z", App: chain(burns(1)), Slowness: -1, Queue: -2, Deadline: -3, Connections: -4, ProxyThreads: -6, Drain: -5, Push: Push{Every: -7}}.Validate()
 	for _, want := range []string{
 		"Replica: found none", "Listen: found none", `Component: found "z", expected a component of application "chain"`,
-		"Slowness: found -1", "Queue: found -2", "Deadline: found -3", "Connections: found -4", "ProxyThreads: found -6", "Drain: found -5",
+		"Slowness: found -1", "Queue: found -2", "Deadline: found -3", "Connections: found -4", "ProxyThreads: found -6", "Drain: found -5", "Push.Every: found -7",
 	} {
 		require.ErrorContains(t, err, want)
 	}

@@ -18,6 +18,7 @@ type Service struct {
 	replica  *replica
 	callees  map[string]*callee
 	station  *station // nil for a gateway, which burns nothing
+	proxy    *proxy   // nil if nothing is pushed
 	requests net.Listener
 	metrics  net.Listener // nil = none
 	ready    atomic.Bool
@@ -38,7 +39,7 @@ func New(cfg Config, dial ...grpc.DialOption) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("service config: %w", err)
 	}
-	s := &Service{cfg: cfg.withDefaults()}
+	s := &Service{cfg: cfg.withDefaults(), proxy: newProxy(cfg.Push)}
 	if err := s.open(dial); err != nil {
 		return nil, errors.Join(fmt.Errorf("start replica %s: %w", cfg.Replica, err), s.close())
 	}
@@ -59,7 +60,7 @@ func (s *Service) open(dial []grpc.DialOption) (err error) {
 			return err
 		}
 	}
-	if s.callees, err = dialCallees(s.cfg, dial); err != nil {
+	if s.callees, err = dialCallees(s.cfg, append(s.proxy.dial(), dial...)); err != nil {
 		return err
 	}
 	s.replica = &replica{cfg: s.cfg, callees: s.callees, metrics: newExporter(s.cfg), program: compile(s.cfg, s.station, s.callees)}
@@ -101,6 +102,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if s.metrics != nil {
 		go func() { failed <- export.Serve(s.metrics) }()
 	}
+	ended := s.push()
 	s.ready.Store(true)
 	var err error
 	select {
@@ -109,7 +111,19 @@ func (s *Service) Run(ctx context.Context) error {
 		err = fmt.Errorf("serve replica %s: %w", s.cfg.Replica, err)
 	}
 	s.ready.Store(false)
-	return errors.Join(err, s.drain(front), export.Close(), s.close())
+	return errors.Join(err, s.drain(front), ended(), export.Close(), s.close())
+}
+
+// push reports what is in flight, also while that is finished, until the
+// returned function is called.
+func (s *Service) push() (end func() error) {
+	if s.proxy == nil {
+		return func() error { return nil }
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.proxy.run(ctx, s.cfg, s.requests.Addr().(*net.TCPAddr).Port) }()
+	return func() error { cancel(); return <-ended }
 }
 
 // drain finishes the requests in flight, within bounds.
@@ -140,22 +154,23 @@ type front struct {
 
 func (s *Service) front() front {
 	if s.cfg.Gateway {
-		return httpFront(s.replica)
+		return httpFront(s.replica, s.proxy)
 	}
-	server := grpc.NewServer(
+	server := grpc.NewServer(append(s.proxy.server(),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingAfter / 2, PermitWithoutStream: true}),
-		grpc.WaitForHandlers(true))
+		grpc.WaitForHandlers(true))...)
 	server.RegisterService(s.replica.serviceDesc(), nil)
 	return front{serve: server.Serve, drain: server.GracefulStop, abort: server.Stop}
 }
 
 // httpFront serves HTTP/1.1 with keep-alive.
-func httpFront(h http.Handler) front {
+func httpFront(h http.Handler, p *proxy) front {
 	base, cancel := context.WithCancel(context.Background())
 	server := &http.Server{
 		Handler: h, ReadHeaderTimeout: pingAfter,
 		BaseContext: func(net.Listener) context.Context { return base },
 	}
+	p.http(server)
 	return front{
 		serve: server.Serve,
 		drain: func() {
