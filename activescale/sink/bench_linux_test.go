@@ -104,7 +104,7 @@ func BenchmarkStreams(b *testing.B) {
 		samples := &clocked{Store: store.NewLocal(4 * benchEvery)}
 		r := receive(b, Options{Store: samples, Mean: true}, Transport{})
 		stop := startProxies(b, r.addr)
-		require.Eventually(b, func() bool { return len(r.Streams()) == benchStreams }, time.Minute, 100*time.Millisecond)
+		require.Eventually(b, func() bool { return len(r.Streams()) == benchStreams }, 3*time.Minute, 100*time.Millisecond)
 		time.Sleep(benchEvery / 2) // what opening them has left behind
 		samples.reset()
 		cpu, start := used(b), time.Now()

@@ -50,7 +50,7 @@ type Transport struct {
 // ServerOptions are what a gRPC server of the receiver needs.
 func ServerOptions(t Transport) []grpc.ServerOption {
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.ForceServerCodecV2(newLeanCodec()),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: cmp.Or(t.MaxAge, DefaultMaxAge), MaxConnectionAgeGrace: maxAgeGrace, Time: pingAfter, Timeout: pingTimeout,
 		}),
