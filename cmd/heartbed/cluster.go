@@ -28,6 +28,7 @@ func backendFlags(flags *pflag.FlagSet) {
 	own.BoolVar(&o.Shape, "shape", false, "delay packets at the plan's nodes to its round trips, by pods in the nodes' network")
 	own.BoolVar(&o.Yes, "yes", false, "run although the cluster is named like production")
 	inKind := pflag.NewFlagSet(kindBackend, pflag.ContinueOnError)
+	inKind.StringVar(&inDocker.Options.Image, "node-image", "", "image of the nodes (default: what 'heartbed image build' makes)")
 	inKind.BoolVar(&inDocker.Options.LoadPod, "load-pod", false, "offer the load from a pod instead of from this process")
 	for owner, set := range map[string]*pflag.FlagSet{clusterBackend: own, kindBackend: inKind} {
 		set.VisitAll(func(f *pflag.Flag) {

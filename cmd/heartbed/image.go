@@ -42,8 +42,12 @@ With --online Docker fetches kind's published image instead, pinned by its
 digest. It brings kind's own network and the registry's images, under names
 other than ours.
 
+With --newest it is the newest Kubernetes that these packages carry, made for
+hosts with cgroup v2; 'heartbed run --node-image' takes it.
+
 The name of the image is printed on stdout.`,
 		Example: `  heartbed image build
+  heartbed image build --newest
   heartbed image build --install
   heartbed image build --output node.tar
   heartbed image build --online`,
@@ -52,8 +56,8 @@ The name of the image is printed on stdout.`,
 			o.Progress = cmd.ErrOrStderr()
 			build := func() (string, error) { return image.Build(cmd.Context(), o) }
 			if online {
-				if o.Output != "" || o.Mirror != "" || install {
-					return fmt.Errorf("%w: --online builds nothing, so --output, --mirror and --install mean nothing with it", cli.ErrUsage)
+				if o.Output != "" || o.Mirror != "" || o.Newest || install {
+					return fmt.Errorf("%w: --online builds nothing, so --output, --mirror, --newest and --install mean nothing with it", cli.ErrUsage)
 				}
 				build = func() (string, error) { return image.Pull(cmd.Context()) }
 			}
@@ -72,6 +76,7 @@ The name of the image is printed on stdout.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&online, "online", false, "fetch kind's published image instead of building one")
+	f.BoolVar(&o.Newest, "newest", false, "the newest Kubernetes instead of the one that also starts on cgroup v1")
 	f.BoolVar(&install, "install", false, "install mmdebstrap with apt-get if it is missing")
 	f.StringVar(&o.Mirror, "mirror", "", "Debian mirror (default: that of mmdebstrap)")
 	f.StringVar(&o.Output, "output", "", "also write the image to this file, for 'docker load' on another machine")

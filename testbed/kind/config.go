@@ -28,11 +28,12 @@ func clusterConfig(p testbed.Plan, node string, machine int) *v1alpha4.Cluster {
 		KubeadmConfigPatches: []string{initPatch},
 		Nodes:                []v1alpha4.Node{{Role: v1alpha4.ControlPlaneRole}},
 	}
-	if node == image.Name() {
+	if image.IsOurs(node) {
 		// Its network and images are in it, under our names.
 		c.Networking.DisableDefaultCNI, c.Networking.PodSubnet = true, image.PodSubnet
 		c.KubeadmConfigPatches = append(c.KubeadmConfigPatches, fmt.Sprintf(
-			"kind: ClusterConfiguration\nimageRepository: %s\netcd:\n  local:\n    imageTag: %s\n", image.Repository, image.EtcdTag()))
+			"kind: ClusterConfiguration\nimageRepository: %s\netcd:\n  local:\n    imageTag: %s\n", image.Repository, image.EtcdTag()),
+			onCgroupV1)
 	}
 	if period := p.App.Server.Period.Std(); period != 0 && period != 100*time.Millisecond {
 		c.KubeadmConfigPatches = append(c.KubeadmConfigPatches, fmt.Sprintf(
@@ -46,6 +47,9 @@ func clusterConfig(p testbed.Plan, node string, machine int) *v1alpha4.Cluster {
 	}
 	return c
 }
+
+// onCgroupV1 lets kubelets of 1.35 start there; those before do so by default.
+const onCgroupV1 = "kind: KubeletConfiguration\nfailCgroupV1: false\n"
 
 // initPatch leaves CoreDNS out: services call each other by address. The list
 // replaces kind's own, which skips the checks that fail in containers.

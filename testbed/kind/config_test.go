@@ -23,7 +23,7 @@ func TestClusterConfig(t *testing.T) {
 	require.Contains(t, c.Nodes[1].KubeadmConfigPatches[0], "system-reserved: cpu=1750m", "the scheduler sees a quarter of a core")
 	require.Contains(t, c.Nodes[2].KubeadmConfigPatches[0], "system-reserved: cpu=0m", "no machine has more than it has")
 	require.True(t, c.Networking.DisableDefaultCNI)
-	require.Len(t, c.KubeadmConfigPatches, 2)
+	require.Len(t, c.KubeadmConfigPatches, 3)
 
 	p.App.Server.Period = workloads.Duration(20 * time.Millisecond)
 	published := clusterConfig(p, "kindest/node:v1", 2)

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,16 +25,21 @@ type module struct {
 	ldflags string // besides those that leave out symbols
 	tags    string // build constraints that hold
 	copies  string // module to copy files from, instead of building
+	pins    string // folder with other pins than the module's own; "" = none
 }
 
 func (b *builder) modules() []module {
+	kube := module{name: "kube", about: 390 * time.Second, pkg: ".", ldflags: kubeVersion(b.versions.Kubernetes)}
+	if b.Newest {
+		kube.pins = "newest"
+	}
 	return []module{
 		{name: "kind", about: 5 * time.Second, copies: "sigs.k8s.io/kind"},
 		{name: "pause", about: 5 * time.Second, pkg: "."},
 		{name: "cni", about: 20 * time.Second, pkg: "tool"},
 		{name: "etcd", about: 45 * time.Second, pkg: "go.etcd.io/etcd/server/v3"},
 		{name: "coredns", about: 75 * time.Second, pkg: "."},
-		{name: "kube", about: 390 * time.Second, pkg: ".", ldflags: kubeVersion(b.versions.Kubernetes)},
+		kube,
 	}
 }
 
@@ -53,19 +60,13 @@ func kubeVersion(version string) string {
 
 // compile is the step that builds a module's programs.
 func (b *builder) compile(m module) step {
-	dir := path.Join("modules", m.name)
-	sources, err := fs.ReadDir(files, dir)
-	if err != nil {
-		panic(err) // part of the program
-	}
 	inputs := []string{b.goTool, runtime.GOARCH, m.pkg, m.ldflags, m.copies}
 	if m.tags != "" {
 		inputs = append(inputs, m.tags)
 	}
-	texts := map[string][]byte{}
-	for _, s := range sources {
-		texts[strings.TrimSuffix(s.Name(), ".txt")] = embedded(path.Join(dir, s.Name()))
-		inputs = append(inputs, s.Name(), string(embedded(path.Join(dir, s.Name()))))
+	texts := m.sources()
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		inputs = append(inputs, name+".txt", string(texts[name]))
 	}
 	return step{name: m.name, about: m.about, inputs: inputs, make: func(ctx context.Context, out string) error {
 		scratch, err := os.MkdirTemp("", "heartbed-"+m.name+"-")
@@ -88,6 +89,23 @@ func (b *builder) compile(m module) step {
 		return goCommand.run(ctx, "go", "build", "-mod=readonly", "-buildvcs=false", "-trimpath",
 			"-tags", m.tags, "-ldflags", strings.TrimSpace("-s -w "+m.ldflags), "-o", out, m.pkg)
 	}}
+}
+
+// sources are the files of the scratch module by name.
+func (m module) sources() map[string][]byte {
+	texts := map[string][]byte{}
+	for _, dir := range []string{path.Join("modules", m.name), path.Join("modules", m.name, m.pins)} {
+		found, err := fs.ReadDir(files, dir)
+		if err != nil {
+			panic(err) // part of the program
+		}
+		for _, f := range found {
+			if !f.IsDir() {
+				texts[strings.TrimSuffix(f.Name(), ".txt")] = embedded(path.Join(dir, f.Name()))
+			}
+		}
+	}
+	return texts
 }
 
 // goEnv makes a build independent of the user's settings, but for the proxy.

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"heartbed/internal/cachedir"
@@ -34,14 +35,23 @@ const (
 	inputsLabel = "heartbed.inputs"
 )
 
-// Name is the name in Docker of the node image that Build makes.
-func Name() string { return "heartbed/node:" + Pinned().Kubernetes }
+// names are those of node images in Docker, without their tag, which is the
+// version of Kubernetes.
+const names = "heartbed/node:"
+
+// Name is the name in Docker of the node image that Build makes, unless asked
+// for the newest.
+func Name() string { return names + Pinned().Kubernetes }
+
+// IsOurs says whether a node image is one that Build makes.
+func IsOurs(name string) bool { return strings.HasPrefix(name, names) }
 
 // EtcdTag is what kubeadm must be told as etcd.local.imageTag.
 func EtcdTag() string { return Pinned().Etcd }
 
 // Options say where and how to build.
 type Options struct {
+	Newest   bool      // the newest Kubernetes instead of the one that starts on cgroup v1
 	Cache    string    // folder of finished steps; "" = cachedir.Find()
 	Mirror   string    // of Debian; "" = the default of mmdebstrap
 	Output   string    // file that gets the image as a docker archive, too; "" = none
@@ -72,9 +82,10 @@ func Build(ctx context.Context, o Options) (string, error) {
 	defer unlock()
 	p := b.plan()
 	inputs := hash(p.debian.key(), p.node.key(), p.store.key())
-	loaded := hasImage(ctx, Name(), inputs)
+	name := names + b.versions.Kubernetes
+	loaded := hasImage(ctx, name, inputs)
 	if loaded && o.Output == "" {
-		return Name(), nil
+		return name, nil
 	}
 	if err := b.run(ctx, p.steps()); err != nil {
 		return "", err
@@ -84,19 +95,19 @@ func Build(ctx context.Context, o Options) (string, error) {
 		return "", err
 	}
 	if o.Output != "" {
-		if err := writeArchive(o.Output, map[string]Image{Name(): img}); err != nil {
+		if err := writeArchive(o.Output, map[string]Image{name: img}); err != nil {
 			return "", err
 		}
 	}
 	if !loaded {
 		done := b.progress().start("load", 20*time.Second)
-		err := loadImage(ctx, Name(), img)
+		err := loadImage(ctx, name, img)
 		done(err)
 		if err != nil {
 			return "", err
 		}
 	}
-	return Name(), prune(b.Cache, p.steps())
+	return name, prune(b.Cache, p.steps())
 }
 
 // openBuilder begins a build, once no other one is going on.
@@ -127,7 +138,11 @@ func newBuilder(ctx context.Context, o Options) (*builder, error) {
 		o.Progress = io.Discard
 	}
 	goTool, err := goVersion(ctx)
-	return &builder{Options: o, versions: Pinned(), goTool: goTool}, err
+	v := Pinned()
+	if o.Newest {
+		v.Kubernetes = v.NewestKubernetes
+	}
+	return &builder{Options: o, versions: v, goTool: goTool}, err
 }
 
 // plan are the steps of a node image: each says what it is made of, so that

@@ -39,7 +39,7 @@ func TestHashTellsListsApart(t *testing.T) {
 func TestPins(t *testing.T) {
 	v := Pinned()
 	pins := map[string][2]string{
-		"kube": {"k8s.io/kubernetes", v.Kubernetes}, "etcd": {"go.etcd.io/etcd/server/v3", v.Etcd},
+		"kube": {"k8s.io/kubernetes", v.Kubernetes}, "kube/newest": {"k8s.io/kubernetes", v.NewestKubernetes}, "etcd": {"go.etcd.io/etcd/server/v3", v.Etcd},
 		"coredns": {"github.com/coredns/coredns", v.CoreDNS}, "cni": {"github.com/containernetworking/plugins", v.CNI},
 		"kind": {"sigs.k8s.io/kind", v.Kind}, "prometheus": {"github.com/prometheus/prometheus", v.Prometheus},
 		"metrics-server": {"sigs.k8s.io/metrics-server", v.MetricsServer},
@@ -57,8 +57,10 @@ func TestPins(t *testing.T) {
 	require.Regexp(t, `^\d+\.\d+\.\d+$`, v.Pause)
 	require.Regexp(t, `^kindest/node:v1\.34\.\d+@sha256:[0-9a-f]{64}$`, v.Published)
 	require.True(t, strings.HasPrefix(v.Kubernetes, "v1.34."), "with %s a node does not start on cgroup v1: see versions.yaml", v.Kubernetes)
-	for _, m := range regexp.MustCompile(`(?m)^\s*k8s\.io/\S+ => \S+ (\S+)$`).FindAllStringSubmatch(string(embedded("modules/kube/go.mod.txt")), -1) {
-		require.Equal(t, "v0"+strings.TrimPrefix(v.Kubernetes, "v1"), m[1], m[0])
+	for dir, version := range map[string]string{"kube": v.Kubernetes, "kube/newest": v.NewestKubernetes} {
+		for _, m := range regexp.MustCompile(`(?m)^\s*k8s\.io/\S+ => \S+ (\S+)$`).FindAllStringSubmatch(string(embedded("modules/"+dir+"/go.mod.txt")), -1) {
+			require.Equal(t, "v0"+strings.TrimPrefix(version, "v1"), m[1], m[0])
+		}
 	}
 	root, err := os.ReadFile("../../../go.mod")
 	require.NoError(t, err)
@@ -66,14 +68,11 @@ func TestPins(t *testing.T) {
 }
 
 // repin writes a module's go.mod and go.sum for a version.
-func repin(t *testing.T, name, module, version string) {
+func repin(t *testing.T, name, of, version string) {
 	scratch, dir := t.TempDir(), filepath.Join("modules", name)
-	files, err := filepath.Glob(dir + "/*.txt")
-	require.NoError(t, err)
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(scratch, strings.TrimSuffix(filepath.Base(f), ".txt")), text, 0o644))
+	base, pins, _ := strings.Cut(name, "/")
+	for file, text := range (module{name: base, pins: pins}).sources() {
+		require.NoError(t, os.WriteFile(filepath.Join(scratch, file), text, 0o644))
 	}
 	goCommand := func(args ...string) {
 		cmd := exec.Command("go", args...)
@@ -86,7 +85,7 @@ func repin(t *testing.T, name, module, version string) {
 	for _, m := range regexp.MustCompile(`(k8s\.io/\S+) => k8s\.io/`).FindAllSubmatch(mod, -1) {
 		goCommand("mod", "edit", "-replace="+string(m[1])+"="+string(m[1])+"@v0"+strings.TrimPrefix(version, "v1"))
 	}
-	goCommand("mod", "edit", "-require="+module+"@"+version)
+	goCommand("mod", "edit", "-require="+of+"@"+version)
 	goCommand("mod", "tidy")
 	for _, f := range []string{"go.mod", "go.sum"} {
 		text, err := os.ReadFile(filepath.Join(scratch, f))

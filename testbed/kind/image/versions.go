@@ -17,13 +17,14 @@ var files embed.FS
 
 // Versions are the pins of versions.yaml.
 type Versions struct {
-	Kubernetes string `yaml:"kubernetes"`
-	Etcd       string `yaml:"etcd"`
-	CoreDNS    string `yaml:"coredns"`
-	CNI        string `yaml:"cni"`
-	Kind       string `yaml:"kind"`
-	Pause      string `yaml:"pause"`
-	Debian     struct {
+	Kubernetes       string `yaml:"kubernetes"`
+	NewestKubernetes string `yaml:"newestKubernetes"`
+	Etcd             string `yaml:"etcd"`
+	CoreDNS          string `yaml:"coredns"`
+	CNI              string `yaml:"cni"`
+	Kind             string `yaml:"kind"`
+	Pause            string `yaml:"pause"`
+	Debian           struct {
 		Suite    string   `yaml:"suite"`
 		Packages []string `yaml:"packages"`
 	} `yaml:"debian"`
