@@ -60,7 +60,7 @@ func TestOverHTTP(t *testing.T) {
 		web + "&metricLabelSelector=": webByVersion2,
 		"v1beta1/namespaces/shop/pods/*/inbound_active_requests?labelSelector=app%3Dweb,tier+in+(gold,silver)": goldByVersion1,
 		"v1beta1/namespaces/shop/pods/web-b/inbound_active_requests":                                           goldByVersion1, // one pod is a list of one
-		"v1beta1/namespaces/shop/pods/web-b/inbound_active_requests?metricLabelSelector=code!%3D500":           strings.Replace(goldByVersion1, `"selector":null`, `"selector":{"matchExpressions":[{"key":"code","operator":"NotIn","values":["500"]}]}`, 1),
+		"v1beta1/namespaces/shop/pods/web-b/inbound_active_requests?metricLabelSelector=code!%3D500,!path":     strings.Replace(goldByVersion1, `"selector":null`, `"selector":{"matchExpressions":[{"key":"code","operator":"NotIn","values":["500"]},{"key":"path","operator":"DoesNotExist"}]}`, 1),
 	} {
 		code, body := fetch(t, address, path)
 		require.Equal(t, http.StatusOK, code, body)
@@ -199,7 +199,7 @@ func TestClientOfTheHPA(t *testing.T) {
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	found, err := discovery.NewDiscoveryClientForConfigAndClient(config, client)
 	require.NoError(t, err)
-	clients := []customclient.CustomMetricsClient{customclient.NewForConfig(config, mapper, customclient.NewAvailableAPIsGetter(found))}
+	clients := []customclient.CustomMetricsClient{customclient.NewForConfig(config, mapper, customclient.NewAvailableAPIsGetter(found.WithLegacy()))}
 	for _, version := range []string{"v1beta1", "v1beta2"} {
 		c, err := customclient.NewForVersionForConfig(config, mapper, schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: version})
 		require.NoError(t, err)

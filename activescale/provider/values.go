@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 
 	"heartbed/activescale/store"
@@ -80,16 +81,24 @@ func (p *Provider) values(m metric, series labels.Selector, live []*corev1.Pod, 
 	return values
 }
 
-// identifier repeats the question, as clients expect.
+// identifier repeats the question, as the API defines it.
 func identifier(m metric, series labels.Selector) custom_metrics.MetricIdentifier {
 	id := custom_metrics.MetricIdentifier{Name: m.name}
 	if m.weighted {
 		id.Name = CapacityWeightedActiveRequests
 	}
-	if !series.Empty() {
-		if selector, err := metav1.ParseToLabelSelector(series.String()); err == nil {
-			id.Selector = selector
+	wanted, _ := series.Requirements()
+	for _, r := range wanted {
+		// What series without labels match is nothing but exclusions.
+		operator := metav1.LabelSelectorOpNotIn
+		if r.Operator() == selection.DoesNotExist {
+			operator = metav1.LabelSelectorOpDoesNotExist
 		}
+		if id.Selector == nil {
+			id.Selector = &metav1.LabelSelector{}
+		}
+		id.Selector.MatchExpressions = append(id.Selector.MatchExpressions,
+			metav1.LabelSelectorRequirement{Key: r.Key(), Operator: operator, Values: r.ValuesUnsorted()})
 	}
 	return id
 }
