@@ -183,7 +183,6 @@ func (s *stream) put(ctx context.Context) {
 // judge notes what the flush says about the stream.
 func (s *stream) judge() {
 	f := &s.flush
-	f.bad = f.bad || s.server.opts.Mean && f.badTime
 	s.captured = s.captured || f.intercepted.seen
 	s.facts.bad.Store(f.bad)
 	if f.inbound.seen || f.outbound.seen {

@@ -311,8 +311,12 @@ func TestMean(t *testing.T) {
 			return []*dto.MetricFamily{histogram(took, 1, 5000, millis), histogram("http.inbound_0.0.0.0_9090;.downstream_rq_time", 1, 2500, millis)}
 		}, 1.5}},
 		"empty (envoy issue 21812)": {{0, ms, func(millis int64) []*dto.MetricFamily {
-			return []*dto.MetricFamily{histogram(took, 0, math.NaN(), millis), summary(took, 0, 0, millis), {Name: proto.String(took), Type: dto.MetricType_HISTOGRAM.Enum(), Metric: []*dto.Metric{{}}}}
+			return []*dto.MetricFamily{histogram(took, 0, math.NaN(), millis), summary(took, 0, 0, millis)}
 		}, -1}},
+		"none ended, two are in flight": {{0, ms, func(millis int64) []*dto.MetricFamily {
+			return []*dto.MetricFamily{gauge(inbound, 2, millis), histogram(took, 0, 0, millis)}
+		}, 2}},
+		"none is sent": {{0, ms, func(millis int64) []*dto.MetricFamily { return []*dto.MetricFamily{gauge(inbound, 2, millis)} }, -1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Options{Mean: true}, nil, func(b bubble) {
@@ -331,19 +335,18 @@ func TestMean(t *testing.T) {
 	}
 }
 
-// TestMeanOfTimesThatCannotBe: they spoil a flush only if somebody wants the
-// mean.
+// TestMeanOfTimesThatCannotBe: there is none, and the gauges count.
 func TestMeanOfTimesThatCannotBe(t *testing.T) {
-	for _, mean := range []bool{false, true} {
-		inBubble(t, Options{Mean: mean}, nil, func(b bubble) {
-			b.send(gauge(inbound, 3, 1000), histogram(took, 5, -2, 1000))
+	name := took
+	for reason, bad := range map[string]*dto.MetricFamily{
+		valueNegative: histogram(took, 5, -2, 1000), valueNaN: summary(took, 5, math.NaN(), 1000), valueTooLarge: histogram(took, 5, 1e300, 1000),
+		valueMissing: {Name: &name, Type: dto.MetricType_HISTOGRAM.Enum(), Metric: []*dto.Metric{{}}},
+	} {
+		inBubble(t, Options{Mean: true}, nil, func(b bubble) {
+			b.send(gauge(inbound, 3, 1000), histogram("http.inbound_0.0.0.0_9090;.downstream_rq_time", 5, 200, 1000), bad)
 			b.finish(b.t.Context())
-			require.Equal(t, 1.0, b.ignored(valueNegative))
-			if mean {
-				require.Nil(t, b.kept())
-			} else {
-				require.Equal(t, map[string]float64{store.InboundActiveRequests: 3}, b.kept())
-			}
+			require.Equal(t, 1.0, b.ignored(reason))
+			require.Equal(t, map[string]float64{store.InboundActiveRequests: 3}, b.kept())
 		})
 	}
 }

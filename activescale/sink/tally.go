@@ -16,7 +16,8 @@ type tally struct {
 	ports, intercepted sum    // connections: of listeners by their port, of the one that gets what is intercepted
 	histogram, summary sum    // time of the inbound requests that ended in the interval, ms
 	others             bool   // a gauge of the requests to the proxy's own listeners is there
-	bad, badTime       bool   // a gauge, one of the times had a value that cannot be
+	bad                bool   // a gauge had a value that cannot be
+	badTime, empty     bool   // one of the times had, was of no request
 	first              uint64 // hash of the name of the first gauge that counts; 0 = none
 }
 
@@ -38,7 +39,8 @@ func (t *tally) join(o tally) {
 	t.intercepted.join(o.intercepted)
 	t.histogram.join(o.histogram)
 	t.summary.join(o.summary)
-	t.others, t.bad, t.badTime = t.others || o.others, t.bad || o.bad, t.badTime || o.badTime
+	t.others, t.bad = t.others || o.others, t.bad || o.bad
+	t.badTime, t.empty = t.badTime || o.badTime, t.empty || o.empty
 	if t.first == 0 {
 		t.first = o.first
 	}
@@ -100,22 +102,24 @@ func (t *tally) count(k kind, family *dto.MetricFamily, m *dto.Metric, c *counts
 }
 
 // time adds the sum of an interval, of which Envoy sends a summary, a
-// histogram or both. Empty ones are usual (envoy issue 21812) and say nothing.
+// histogram or both. Empty ones are usual (envoy issue 21812), and whatever
+// their sum says is nothing.
 func (t *tally) time(kind dto.MetricType, m *dto.Metric, c *counts) {
-	var count uint64
-	var v float64
-	into := &t.histogram
-	switch kind {
-	case dto.MetricType_HISTOGRAM:
-		count, v = m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum()
-	case dto.MetricType_SUMMARY:
-		count, v = m.GetSummary().GetSampleCount(), m.GetSummary().GetSampleSum()
-		into = &t.summary
-	default:
-		return
+	switch {
+	case kind == dto.MetricType_HISTOGRAM && m.GetHistogram() != nil:
+		t.addTime(&t.histogram, m.Histogram.GetSampleCount(), m.Histogram.GetSampleSum(), c)
+	case kind == dto.MetricType_SUMMARY && m.GetSummary() != nil:
+		t.addTime(&t.summary, m.Summary.GetSampleCount(), m.Summary.GetSampleSum(), c)
+	case kind == dto.MetricType_HISTOGRAM || kind == dto.MetricType_SUMMARY:
+		c.ignored.WithLabelValues(valueMissing).Inc()
+		t.badTime = true
 	}
+}
+
+func (t *tally) addTime(into *sum, count uint64, v float64, c *counts) {
 	if count == 0 {
 		c.ignored.WithLabelValues(emptyHistogram).Inc()
+		t.empty = true
 		return
 	}
 	if why := fault(v); why != "" {
@@ -162,11 +166,31 @@ func (t *tally) values(captured, mean bool, interval time.Duration) map[string]f
 	set(store.OutboundActiveRequests, t.outbound)
 	set(store.ActiveConnections, t.connections(captured))
 	if mean {
-		took := t.took()
-		took.total /= float64(interval.Milliseconds())
-		set(store.InboundMeanRequests, took)
+		set(store.InboundMeanRequests, t.mean(interval))
 	}
 	return values
+}
+
+// mean is the number of requests in flight in the mean of the interval, by
+// Little's law from how long those took together that ended in it: in the
+// histograms, which Envoy sends besides the summaries or instead. Where none
+// ended, what is in flight now is all that is known. Unlike of a gauge there is
+// none rather than zero if the proxy does not send the times, or one that
+// cannot be.
+func (t *tally) mean(interval time.Duration) sum {
+	took := t.summary
+	if t.histogram.seen {
+		took = t.histogram
+	}
+	switch {
+	case t.badTime:
+		return sum{}
+	case took.seen:
+		return sum{took.total / float64(interval.Milliseconds()), true}
+	case t.empty:
+		return t.inbound
+	}
+	return sum{}
 }
 
 // connections are those that came to the pod. Where connections are
@@ -180,15 +204,6 @@ func (t *tally) connections(captured bool) sum {
 		return t.intercepted
 	}
 	return t.ports
-}
-
-// took is the time that the requests of the interval took together, ms: of the
-// histogram, which Envoy sends besides the summary or instead.
-func (t *tally) took() sum {
-	if t.histogram.seen {
-		return t.histogram
-	}
-	return t.summary
 }
 
 // timestamp is when the sender took the metrics, milliseconds since 1970; 0 if
