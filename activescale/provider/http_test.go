@@ -167,7 +167,7 @@ func TestStoreDownOverHTTP(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, code, body)
 	reason, message := failure(t, code, body)
 	require.Equal(t, metav1.StatusReasonServiceUnavailable, reason)
-	require.Contains(t, message, "1 of 4 pods push to this replica")
+	require.Contains(t, message, "1 of 4 pods are known to this replica")
 	require.Equal(t, 1.0, testutil.ToFloat64(p.m.queries.WithLabelValues(store.InboundActiveRequests, "unavailable")))
 
 	code, body = fetch(t, address, "v1beta2/namespaces/shop/pods/web-a/inbound_active_requests")

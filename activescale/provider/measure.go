@@ -61,7 +61,7 @@ type result struct {
 func (m *measures) observe(r result, err error, took time.Duration) {
 	m.seconds.Observe(took.Seconds())
 	m.queries.WithLabelValues(r.metric, r.word(err)).Inc()
-	if err == nil || apierrors.IsNotFound(err) {
+	if r.pods > r.answered && (err == nil || apierrors.IsNotFound(err)) {
 		m.missing.WithLabelValues(r.metric).Add(float64(r.pods - r.answered))
 	}
 }

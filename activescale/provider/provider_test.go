@@ -152,7 +152,6 @@ activescale_queries_total{metric="other",result="unknown"} 1
 # HELP activescale_query_pods_missing_total Running pods that a query selected and had no value for.
 # TYPE activescale_query_pods_missing_total counter
 activescale_query_pods_missing_total{metric="active_connections"} 3
-activescale_query_pods_missing_total{metric="other"} 0
 `), "activescale_queries_total", "activescale_query_pods_missing_total"))
 		require.Equal(t, 6.0, ages(t, r), "3 s, 3 s and 0 s")
 	})

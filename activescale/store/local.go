@@ -55,11 +55,24 @@ func (l *Local) Put(_ context.Context, pod Pod, s Sample) error {
 	defer l.mu.Unlock()
 	now := time.Now()
 	l.sweep(now)
-	if old, ok := l.kept[pod]; ok && l.fresh(old, now) && s.Before(old.Sample) {
-		return nil
+	if old, ok := l.known(pod, now); !ok || !s.Before(old.Sample) {
+		l.kept[pod] = kept{s, now}
 	}
-	l.kept[pod] = kept{s, now}
 	return nil
+}
+
+// learn keeps samples that were read elsewhere and are as old as they say. Of
+// the same flush the own one stays, whose age this clock has measured.
+func (l *Local) learn(samples map[Pod]Sample) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.sweep(now)
+	for pod, s := range samples {
+		if old, ok := l.known(pod, now); !ok || old.Before(s) {
+			l.kept[pod] = kept{s, now.Add(-s.Age)}
+		}
+	}
 }
 
 func (l *Local) Get(_ context.Context, pods []Pod) (map[Pod]Sample, error) {
@@ -68,7 +81,7 @@ func (l *Local) Get(_ context.Context, pods []Pod) (map[Pod]Sample, error) {
 	defer l.mu.Unlock()
 	now := time.Now()
 	for _, pod := range pods {
-		if k, ok := l.kept[pod]; ok && l.fresh(k, now) {
+		if k, ok := l.known(pod, now); ok {
 			k.Age = now.Sub(k.put)
 			found[pod] = k.Sample
 		}
@@ -78,6 +91,11 @@ func (l *Local) Get(_ context.Context, pods []Pod) (map[Pod]Sample, error) {
 
 // Close has nothing to do.
 func (l *Local) Close() error { return nil }
+
+func (l *Local) known(pod Pod, now time.Time) (kept, bool) {
+	k, ok := l.kept[pod]
+	return k, ok && l.fresh(k, now)
+}
 
 func (l *Local) fresh(k kept, now time.Time) bool { return now.Sub(k.put) < l.ttl }
 

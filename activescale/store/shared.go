@@ -8,8 +8,10 @@ import (
 )
 
 // Shared is the store of several replicas. A stream is pinned to one of them
-// and the API asks any, so samples go to Redis; they stay here as well, so that
-// nothing is lost to a Redis that is down but what other replicas receive.
+// and the API asks any, so samples go to Redis. They stay here as well, and so
+// do those of other replicas that a query has read, for as long as they are
+// fresh: no reader sees an older sample after a newer, and a Redis that starts
+// anew and empty is bridged.
 //
 // While Redis fails, Get answers only if this replica has a fresh sample of
 // every pod that is asked for, and else is an error: half of the pods are no
@@ -76,34 +78,23 @@ func (s *Shared) lift(ctx context.Context) {
 }
 
 func (s *Shared) Get(ctx context.Context, pods []Pod) (map[Pod]Sample, error) {
-	found, err := s.local.Get(ctx, pods)
-	if err != nil {
-		return nil, err
-	}
-	var theirs map[Pod]Sample
-	err = s.reads.do(ctx, func() error {
-		theirs, err = s.remote.Get(ctx, pods)
+	err := s.reads.do(ctx, func() error {
+		theirs, err := s.remote.Get(ctx, pods)
+		s.local.learn(theirs)
 		return err
 	})
 	s.tell()
 	if err == nil {
-		merge(found, theirs)
 		err = s.writes.health()
 	}
+	found, localErr := s.local.Get(ctx, pods)
+	if localErr != nil {
+		return nil, localErr
+	}
 	if err != nil && !covers(found, pods) {
-		return nil, fmt.Errorf("%d of %d pods push to this replica, of the others redis knows: %w", len(found), len(pods), err)
+		return nil, fmt.Errorf("%d of %d pods are known to this replica, the others to redis: %w", len(found), len(pods), err)
 	}
 	return found, nil
-}
-
-// merge adds theirs where ours is older or absent. Of the same flush ours
-// stays, whose age is by this process's clock.
-func merge(ours, theirs map[Pod]Sample) {
-	for pod, s := range theirs {
-		if own, ok := ours[pod]; !ok || own.Before(s) {
-			ours[pod] = s
-		}
-	}
 }
 
 func covers(found map[Pod]Sample, pods []Pod) bool {

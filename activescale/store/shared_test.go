@@ -78,7 +78,7 @@ func TestSharedWithRedisDown(t *testing.T) {
 				put(t, one, here, sample(1, 2))
 				require.Equal(t, uint64(2), get(t, one, here)[here].Flush, "covers all that are asked for")
 				_, err := one.Get(t.Context(), []Pod{here, there})
-				require.ErrorContains(t, err, "1 of 2 pods push to this replica")
+				require.ErrorContains(t, err, "1 of 2 pods are known to this replica")
 				require.ErrorContains(t, one.Health(), "samples of other replicas cannot be read for")
 				require.ErrorContains(t, one.Health(), "samples cannot be shared with other replicas for")
 				require.Equal(t, 1.0, testutil.ToFloat64(b.measures.degraded))
@@ -89,6 +89,44 @@ func TestSharedWithRedisDown(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a query has read stays fresh here, so that a Redis which starts anew and
+// empty is no gap, and one that dies is none for as long.
+func TestSharedBridgesARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, one, other := replicas(t)
+		here, there := Pod{"ns", "here"}, Pod{"ns", "there"}
+		put(t, one, here, sample(1, 1))
+		put(t, other, there, sample(2, 1))
+		time.Sleep(ttl / 4)
+		require.Len(t, get(t, one, here, there), 2)
+		b.FlushAll()
+		time.Sleep(ttl / 4)
+		found := get(t, one, here, there)
+		require.Len(t, found, 2)
+		require.Equal(t, ttl/2, found[there].Age)
+		b.kill()
+		require.Len(t, get(t, one, here, there), 2)
+		time.Sleep(ttl / 2)
+		put(t, one, here, sample(1, 2))
+		_, err := one.Get(t.Context(), []Pod{here, there})
+		require.ErrorContains(t, err, "1 of 2 pods are known to this replica")
+	})
+}
+
+// A stream moves away and Redis dies: what it pushed here before is older than
+// what was read of it since.
+func TestSharedNeverGoesBackWhenRedisDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, one, other := replicas(t)
+		pod := Pod{"ns", "pod"}
+		put(t, one, pod, sample(1, 1))
+		put(t, other, pod, sample(2, 1))
+		require.Equal(t, uint64(2), get(t, one, pod)[pod].Epoch)
+		b.kill()
+		require.Equal(t, uint64(2), get(t, one, pod)[pod].Epoch)
+	})
 }
 
 // A full Redis answers reads: what it lacks may be what it did not take.
