@@ -97,6 +97,8 @@ func TestHPA(t *testing.T) {
 // may go, and without Redis what only the other has heard is an error, not zero.
 func TestTwoReplicas(t *testing.T) {
 	redis := miniredis.RunT(t)
+	redis.RequireAuth("secret")
+	t.Setenv(passwordVariable, "secret")
 	l := newLive(t, map[string]any{"redis": redis.Addr()})
 	l.install(t)
 	first, second := l.start(t), l.start(t)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -183,24 +184,36 @@ func pushes(t *testing.T, target, pod string, active int64) *pusher {
 	t.Helper()
 	p := &pusher{}
 	p.active.Store(active)
+	p.stop = run(t, push.Options{
+		Target: target, Namespace: "shop", Pod: pod, Every: flushEvery, First: 10 * time.Millisecond, Noise: 10,
+		Now: func() time.Time { return epoch.Add(time.Duration(p.flushes.Load()) * time.Second) },
+		Read: func() push.Values {
+			n := p.flushes.Add(1)
+			if a := p.active.Load(); a >= 0 {
+				n = a
+			}
+			return push.Values{Inbound: push.Requests{Active: n, Begun: uint64(n)}}
+		},
+	})
+	return p
+}
+
+// pushWith pushes some active requests by the options.
+func pushWith(t *testing.T, o push.Options, active int64) {
+	t.Helper()
+	o.Read = func() push.Values { return push.Values{Inbound: push.Requests{Active: active, Begun: uint64(active)}} }
+	run(t, o)
+}
+
+// run pushes until the end of the test, or until stop.
+func run(t *testing.T, o push.Options) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
-	ended.Go(func() {
-		_ = push.Run(ctx, push.Options{
-			Target: target, Namespace: "shop", Pod: pod, Every: flushEvery, First: 10 * time.Millisecond, Noise: 10,
-			Now: func() time.Time { return epoch.Add(time.Duration(p.flushes.Load()) * time.Second) },
-			Read: func() push.Values {
-				n := p.flushes.Add(1)
-				if a := p.active.Load(); a >= 0 {
-					n = a
-				}
-				return push.Values{Inbound: push.Requests{Active: n, Begun: uint64(n)}}
-			},
-		})
-	})
-	p.stop = sync.OnceFunc(func() { cancel(); ended.Wait() })
-	t.Cleanup(p.stop)
-	return p
+	ended.Go(func() { assert.NoError(t, push.Run(ctx, o)) })
+	stop = sync.OnceFunc(func() { cancel(); ended.Wait() })
+	t.Cleanup(stop)
+	return stop
 }
 
 // locked is a buffer that may be read while it is written.

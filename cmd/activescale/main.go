@@ -4,10 +4,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
@@ -15,9 +17,19 @@ import (
 )
 
 func main() {
-	// what the libraries of Kubernetes log is JSON like our own
-	klog.SetSlogLogger(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	// what the libraries log is JSON like our own
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	klog.SetSlogLogger(log)
+	redis.SetLogger(redisLog{log})
 	cli.Main(Run)
+}
+
+// redisLog takes what the library of Redis says of its connections. What fails
+// is told by the store.
+type redisLog struct{ *slog.Logger }
+
+func (l redisLog) Printf(_ context.Context, format string, args ...any) {
+	l.Debug(fmt.Sprintf(format, args...))
 }
 
 // Run executes one command line and gives its exit code. Data goes to stdout,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"heartbed/cmd/internal/cli"
 )
@@ -107,3 +108,6 @@ func TestSecurityToRedis(t *testing.T) {
 	_, err = (&settings{sinkCert: file, sinkKey: file}).sinkSecurity()
 	require.ErrorContains(t, err, "--sink-tls-cert")
 }
+
+// Nothing that a command runs outlives it.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
