@@ -5,6 +5,13 @@
 // is left out, and if there is none at all the answer is a typed 404; a store
 // that cannot know is a 503. A zero is given only for a pod whose fresh sample
 // says so: one whose proxy has flushed and has had no request.
+//
+// The timestamp of a value is when the pod's proxy took it, by the clock of the
+// pod's node, in the JSON to the second; so two answers from one flush are
+// equal, and a clock that is wrong shows there and does nothing else. What is
+// fresh is judged by the store's clock alone. Values are gauges and have no
+// window, but for InboundMeanRequests, whose window is the proxy's flush
+// interval, which nobody tells.
 package provider
 
 import (

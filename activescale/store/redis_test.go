@@ -36,7 +36,7 @@ func TestRedisOptions(t *testing.T) {
 func TestRedisTakesOneRoundTrip(t *testing.T) {
 	b := newBubble(t)
 	require.NoError(t, b.Start()) // on TCP: a pipe in memory holds no 200 commands
-	r, err := NewRedis(RedisOptions{Address: b.Addr(), TTL: ttl, Measures: b.measures})
+	r, err := NewRedis(RedisOptions{Address: b.Addr(), TTL: ttl, Timeout: patience, Measures: b.measures})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()
 	pods := make([]Pod, 100)
