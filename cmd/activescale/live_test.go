@@ -66,13 +66,12 @@ func (l *live) install(t *testing.T) {
 
 // replica is a running activescale.
 type replica struct {
-	name           string
-	grpc, http     string // addresses
-	api            int
-	log            *locked
-	end            func() int // asks it to end, and gives its exit code
-	l              *live
-	endpoints, pod string
+	name       string
+	grpc, http string // addresses
+	api        int
+	log        *locked
+	end        func() int // asks it to end, and gives its exit code
+	l          *live
 }
 
 // start runs activescale with the flags of the chart and the rights of its

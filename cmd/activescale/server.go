@@ -112,11 +112,13 @@ func (s *server) register(ctx context.Context, config *rest.Config, client kuber
 		if err != nil {
 			return err
 		}
-		serving, remove := &s.adapter.SecureServing.ServerCert.CertKey, func() error { return nil }
-		if serving.CertFile, serving.KeyFile, remove, err = writePair(certificate, key); err != nil {
+		certificateFile, keyFile, remove, err := writePair(certificate, key)
+		if err != nil {
 			return err
 		}
 		s.cleanup = append(s.cleanup, remove)
+		serving := &s.adapter.SecureServing.ServerCert.CertKey
+		serving.CertFile, serving.KeyFile = certificateFile, keyFile
 		bundle = shared.bundle
 	}
 	s.registration = newRegistration(registrations.APIServices(), own, bundle, s.log)
