@@ -33,6 +33,10 @@ type Requests struct {
 type source struct {
 	opts              Options
 	inbound, outbound Requests // at the last flush
+	// noise is made once: of thousands of proxies in a process it would be most
+	// of the work.
+	noise  []*dto.MetricFamily
+	millis int64 // its timestamp
 }
 
 // identifier is the node's, for the first message of a stream.
@@ -52,7 +56,8 @@ func (s *source) identifier() *metrics.StreamMetricsMessage_Identifier {
 // families are those of a flush: counters, gauges, histograms, as Envoy orders
 // them; a metric that was never used is left out.
 func (s *source) families(v Values) []*dto.MetricFamily {
-	f := flush{opts: s.opts, millis: s.opts.Now().UnixMilli()}
+	millis := s.opts.Now().UnixMilli()
+	f := flush{opts: s.opts, millis: &millis}
 	for _, d := range []struct {
 		prefix string
 		now    Requests
@@ -67,7 +72,10 @@ func (s *source) families(v Values) []*dto.MetricFamily {
 	}
 	f.interval("inbound", v.Inbound, s.inbound)
 	f.interval("outbound", v.Outbound, s.outbound)
-	f.noise()
+	if s.millis = millis; len(s.noise) < s.opts.Noise {
+		s.noise = noise(s.opts, &s.millis)
+	}
+	f.all = append(f.all, s.noise...)
 	s.inbound, s.outbound = v.Inbound, v.Outbound
 	return f.all
 }
@@ -75,12 +83,12 @@ func (s *source) families(v Values) []*dto.MetricFamily {
 // flush collects the families of one.
 type flush struct {
 	opts   Options
-	millis int64
+	millis *int64 // the timestamp
 	all    []*dto.MetricFamily
 }
 
 func (f *flush) add(name string, kind dto.MetricType, m *dto.Metric) {
-	m.TimestampMs = &f.millis
+	m.TimestampMs = f.millis
 	f.all = append(f.all, &dto.MetricFamily{Name: &name, Type: &kind, Metric: []*dto.Metric{m}})
 }
 
@@ -140,14 +148,16 @@ var Noise = []string{
 	"cluster_manager.active_clusters", "cluster.xds-grpc.upstream_rq_active",
 }
 
-// noise adds as many families as the options say: those of Noise, then more
+// noise are as many families as the options say: those of Noise, then more
 // clusters.
-func (f *flush) noise() {
-	for i := range f.opts.Noise {
+func noise(o Options, millis *int64) []*dto.MetricFamily {
+	f := flush{opts: o, millis: millis}
+	for i := range o.Noise {
 		if i < len(Noise) {
 			f.gauge(Noise[i], 1)
 			continue
 		}
 		f.gauge(fmt.Sprintf("cluster.outbound|%d||%s.svc.cluster.local;.upstream_rq_active", i, strings.Repeat("x", 12)), 1)
 	}
+	return f.all
 }
