@@ -49,6 +49,8 @@ test-kind: ## run the tests on Kubernetes; with Docker, HEARTBED_REQUIRE=kind fo
 bench: ## measure speed, against LEMON where it is installed (Debian: liblemon-dev)
 	go run ./bench
 	go test -run - -bench 400 ./heart/prom
+	go test -run - -bench Streams ./activescale/sink
+	go test -run - -bench Query ./activescale/provider
 
 experiment: ## run a scenario and write its report: SCENARIO=A [BACKEND=sim]; LONG=1: not the short form on real backends
 	go run ./cmd/heartbed run --scenario $(SCENARIO) --backend $(BACKEND) --out $(OUT) $(FORM)
