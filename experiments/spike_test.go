@@ -13,6 +13,7 @@ import (
 // many runs of TC1 and TC2 as it has and the two HPAs that it compares. Every
 // figure is printed; go test -v shows them.
 func TestSpike(t *testing.T) {
+	modelled(t)
 	repetitions := map[string]int{"tc1": 32, "tc2": 20}
 	published := map[string][2]float64{ // coverage, percent: lowest to highest run
 		"tc1/cpu": {0, 63.54}, "tc1/activescale": {75.88, 97.86},
@@ -60,6 +61,7 @@ func TestSpike(t *testing.T) {
 
 // The order of the scalers follows from the age of what they see.
 func TestSpikeRivals(t *testing.T) {
+	modelled(t)
 	set := run(t, "spike", experiments.Selection{Apps: []string{"tc1"}, Repetitions: seeds, Methods: []string{
 		"cpu", "activescale", "activescale-1s", "keda-15s", "keda-60s", "keda-cached", "kpa", "kpa-queue",
 	}})
@@ -86,4 +88,13 @@ func scaledCells(t *testing.T, set analysis.Set, repetitions int) []analysis.Cel
 			s.UnderReplicaSeconds, s.OverReplicaSeconds, s.Failed, c.P99Ms.Median)
 	}
 	return cells
+}
+
+// modelled skips what is for the simulator, which has models of the scalers. The
+// real ones are TestSpikeOnKind's.
+func modelled(t *testing.T) {
+	t.Helper()
+	if !onSimulator() {
+		t.Skip("runs with -backend sim")
+	}
 }
