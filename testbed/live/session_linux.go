@@ -43,8 +43,13 @@ type Session struct {
 	tables []testbed.TimedTable
 }
 
-// routeLimit is how long the callers may take to accept a table.
-const routeLimit = 20 * time.Second
+// How long the callers may take to accept a table: one that runs, and one that
+// has just started. The latter has tried to connect since its process began, and
+// waits between two tries for as long again as it has waited in all.
+const (
+	routeLimit      = 20 * time.Second
+	firstRouteLimit = time.Minute
+)
 
 // ServeXDS serves the routes of the plan on a listener.
 func (s *Session) ServeXDS(listener net.Listener) {
@@ -97,7 +102,11 @@ func (s *Session) Route(ctx context.Context, table heart.RoutingTable) error {
 }
 
 func (s *Session) awaitAcks(ctx context.Context) error {
-	waiting, cancel := context.WithTimeout(ctx, routeLimit)
+	limit := routeLimit
+	if s.Began.IsZero() {
+		limit = firstRouteLimit
+	}
+	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	go func() {
 		select {
