@@ -103,9 +103,11 @@ func (s *Session) Route(ctx context.Context, table heart.RoutingTable) error {
 
 func (s *Session) awaitAcks(ctx context.Context) error {
 	limit := routeLimit
+	s.mu.Lock()
 	if s.Began.IsZero() {
 		limit = firstRouteLimit
 	}
+	s.mu.Unlock()
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	go func() {
