@@ -191,9 +191,14 @@ func (l *spikeLab) complete(t *testing.T, list []reading) {
 // honest asserts that an answer is an error or tells of all pods.
 func (l *spikeLab) honest(t *testing.T, list []reading) (errors, answers int) {
 	t.Helper()
+	said := map[string]bool{}
 	for _, r := range list {
 		if r.err != nil {
 			errors++
+			if text := r.err.Error(); !said[text] {
+				said[text] = true
+				t.Logf("%v after the first: %s", r.at.Sub(list[0].at).Round(time.Second), text)
+			}
 			continue
 		}
 		answers++
@@ -355,10 +360,22 @@ func (l *spikeLab) losesSink(ctx context.Context, t *testing.T) {
 	})
 }
 
-// tellFaults says what the load of the faults has met.
-func (l *spikeLab) tellFaults(_ context.Context, t *testing.T) {
+// tellFaults says what the load of the faults has met, and what has died that
+// nobody killed.
+func (l *spikeLab) tellFaults(ctx context.Context, t *testing.T) {
 	if l.steady == nil {
 		return
+	}
+	for _, namespace := range []string{spikeSpace, metav1.NamespaceSystem} {
+		pods, err := l.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		require.NoError(t, err)
+		for _, p := range pods.Items {
+			for _, c := range p.Status.ContainerStatuses {
+				if c.RestartCount > 0 {
+					t.Logf("%s of pod %s has been started %d times: %v", c.Name, p.Name, c.RestartCount+1, c.LastTerminationState.Terminated)
+				}
+			}
+		}
 	}
 	l.steady.end()
 	offered, answered, faults := l.steady.total()

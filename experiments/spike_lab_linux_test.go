@@ -3,6 +3,7 @@ package experiments_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -120,9 +121,12 @@ type spikeLab struct {
 // newSpikeLab stands it up.
 func newSpikeLab(ctx context.Context, t *testing.T, c *envconf.Config) *spikeLab {
 	l := &spikeLab{folder: t.TempDir(), plan: spikePlan(t), gateways: map[string]string{}}
+	began := time.Now()
+	stood := func(what string) { t.Logf("%-12s %v", what, time.Since(began).Round(time.Second)) }
 	var err error
 	l.kubeconfig, err = cluster.Up(ctx, labPlan())
 	require.NoError(t, err)
+	stood("cluster")
 	c.WithKubeconfigFile(l.kubeconfig)
 	l.config = c.Client().RESTConfig()
 	l.config.QPS, l.config.Burst, l.config.WarningHandler = 200, 400, rest.NoWarnings{}
@@ -132,6 +136,7 @@ func newSpikeLab(ctx context.Context, t *testing.T, c *envconf.Config) *spikeLab
 	t.Cleanup(func() { l.tell(t) })
 
 	l.loadImage(ctx, t)
+	stood("images")
 	_, err = l.client.CoreV1().Namespaces().Apply(ctx, apply.Namespace(spikeSpace), kube.Applied)
 	require.NoError(t, err)
 	l.install(ctx, t, "testdata/spike/metrics-server", "metrics-server", onControlPlane(nil))
@@ -141,6 +146,7 @@ func newSpikeLab(ctx context.Context, t *testing.T, c *envconf.Config) *spikeLab
 	l.installServices(ctx, t)
 	l.watch = watchReplicas(ctx, t, l.client)
 	l.ready(ctx, t)
+	stood("all")
 	return l
 }
 
@@ -369,5 +375,15 @@ func (l *spikeLab) close(ctx context.Context, t *testing.T) {
 	defer cancel()
 	if err := kube.RemovePods(ctx, l.client, spikeSpace, ""); err != nil {
 		t.Errorf("remove the pods: %v", err)
+	}
+	for {
+		_, err := namespaces.Get(ctx, spikeSpace, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return
+		}
+		if pauseErr := live.Pause(ctx, 100*time.Millisecond); pauseErr != nil {
+			t.Errorf("the namespace is still there: %v", errors.Join(pauseErr, err))
+			return
+		}
 	}
 }
